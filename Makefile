@@ -12,7 +12,9 @@ CLIENTS ?=
 
 # The tests of one table format: its documents, its API, and its real clients.
 CONFORMANCE := tests/conformance
-ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py $(CONFORMANCE)/test_access.py
+ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py $(CONFORMANCE)/test_access.py \
+	$(CONFORMANCE)/test_access_spark.py $(CONFORMANCE)/test_tls.py $(CONFORMANCE)/test_vended_keys.py \
+	$(CONFORMANCE)/test_vended_keys_spark.py
 DELTA_TESTS := tests/unit/formats/delta tests/unit/formats/sharing tests/unit/uniform \
 	tests/snapshots tests/api/delta tests/api/unity \
 	tests/api/sharing $(wildcard $(CONFORMANCE)/test_delta_*.py $(CONFORMANCE)/test_uniform*.py $(CONFORMANCE)/test_sharing*.py) \
@@ -83,7 +85,7 @@ lock: ## regenerate the lock files after a change to the dependencies
 
 clean: ## remove generated files (not the data of `make up`)
 	@rm -rf .venv .tools .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	@rm -rf openapi/tools/node_modules
+	@rm -rf openapi/tools/node_modules tests/contract/azurite/node_modules
 	@find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 venv:

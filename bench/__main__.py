@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.access import access_rows
 from bench.delta import delta_rows
 from bench.iceberg import iceberg_rows
 from bench.iceberg_flat import flat_rows
@@ -16,11 +17,14 @@ from bench.lance import lance_rows
 from bench.listing import listing_rows
 from bench.load import Load, Server, answering_fixed_bytes, fill, serving, update_script
 from bench.on_postgres import on_postgres_rows
+from bench.pipelines import pipeline_rows
 from bench.raw import pgbench_swaps_per_second, sqlite_swaps
 from bench.report import Row, show
 from bench.sharing import sharing_rows
 from bench.snapshots import snapshot_rows
+from bench.sustained import sustained_rows
 from bench.uniform import uniform_rows
+from bench.upkeep import upkeep_rows
 from moorage.testing.postgres import PostgresServer, programs
 
 _CALLERS = (1, 16, 64)
@@ -94,16 +98,20 @@ def main() -> int:
         _sqlite(folder)
         _postgres(folder)
         show("Listing 100 names", asyncio.run(listing_rows(folder / "names")))
+        show("10,000 principals, 1,000 groups and 100,000 grants, 16 callers", access_rows(folder / "access"))
         show("Managed Delta tables over HTTP", delta_rows(folder / "managed"))
         show("Iceberg tables over HTTP", iceberg_rows(folder / "iceberg"))
         show("Iceberg: from 5,000 tables to 100,000 (about two minutes)", flat_rows(folder / "crowd"))
         show("Server-side scan planning for an Iceberg table", plan_rows(folder / "plans"))
         show("Lance tables over HTTP", lance_rows(folder / "lance"))
+        show("Sixteen writers at full speed: publishing keeps up", sustained_rows(folder / "sustained"))
         for api, rows in on_postgres_rows(folder / "apis"):
             show(f"{api} tables on PostgreSQL: the server + its database", rows)
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
         show("Delta Sharing over HTTP", sharing_rows(folder / "sharing"))
         show("The same size, converted for Iceberg clients", uniform_rows(folder / "uniform"))
+        show("Upkeep on Spark", upkeep_rows(folder / "upkeep"))
+        show("Ingest and pipelines on Spark", pipeline_rows(folder / "pipelines"))
     return 0
 
 

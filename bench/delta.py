@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from bench.load import Server, serving
 from bench.report import Row, against
 from moorage.testing import delta_writer as write
 
-_UNITY = "/api/2.1/unity-catalog"
+UNITY = "/api/2.1/unity-catalog"
 _TABLES = 100
 _VERSIONS = 10
 """Per table. Unity Catalog's own server accepts no more before they are published."""
@@ -52,12 +53,18 @@ class DeltaLoad:
     async def costs(self, turn: int = 0) -> list[Cost]:
         """Returns the cost of each kind of request, on tables that no other turn and no earlier run uses."""
         schema = f"run{_START_MS}_{turn}"
-        line = await Line(self._server.url, _UNITY).open()
+        line = await Line(self._server.url, UNITY).open()
         await line.ask("POST", "/catalogs", {"name": "bench"})
         alone = await self._requests(f"{schema}_1", 1)
         together = await self._requests(f"{schema}_16", 16)
         raced, _ = await self._schema(f"{schema}_race", _RACES)
         return [*alone, *together, await self._race(raced)]
+
+    async def tables(self, schema: str) -> list[Callable[[int], Request]]:
+        """Creates tables, and returns for each what commits one of its versions."""
+        line = await Line(self._server.url, UNITY).open()
+        await line.ask("POST", "/catalogs", {"name": "bench"})
+        return [table.commit for table in (await self._schema(schema, _TABLES))[0]]
 
     async def _requests(self, schema: str, clients: int) -> list[Cost]:
         # One client for Unity Catalog's own server: concurrent creation of tables was not tested there.
@@ -69,8 +76,8 @@ class DeltaLoad:
         reads = (("get table", names * 20), ("get commits", asked * 20), ("list 100 tables", listed * 200))
         return [
             created,
-            await measure_shares(self._server, _UNITY, "commit, distinct tables", commits),
-            *[await measure(self._server, _UNITY, what, clients, requests) for what, requests in reads],
+            await measure_shares(self._server, UNITY, "commit, distinct tables", commits),
+            *[await measure(self._server, UNITY, what, clients, requests) for what, requests in reads],
         ]
 
     async def _race(self, tables: list[_Table]) -> Cost:
@@ -89,14 +96,14 @@ class DeltaLoad:
                     else:
                         raise RuntimeError(f"version {version} of a raced table failed: {status} {answer.decode()}")
 
-        lines = [await Line(self._server.url, _UNITY).open() for _ in range(16)]
+        lines = [await Line(self._server.url, UNITY).open() for _ in range(16)]
         watch = Watch(self._server)
         await asyncio.gather(*map(write_on, lines))
         return watch.cost("writers of one table, per version", len(lines), sum(latest))
 
     async def _schema(self, schema: str, tables: int, clients: int = 1) -> tuple[list[_Table], Cost]:
         """Creates tables in a new schema, each with two requests; returns them and the cost per table."""
-        lines = [await Line(self._server.url, _UNITY).open() for _ in range(clients)]
+        lines = [await Line(self._server.url, UNITY).open() for _ in range(clients)]
         await lines[0].done("POST", "/schemas", {"name": schema, "catalog_name": "bench"})
         parent = {"catalog_name": "bench", "schema_name": schema}
 

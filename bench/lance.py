@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,11 @@ class LanceLoad:
     and reports its cost on a separate line.
     """
 
-    def __init__(self, server: Server, prefix: str, *, declared: int = 300, with_chores: bool = False) -> None:
+    def __init__(
+        self, server: Server, prefix: str, *, declared: int = 300, rounds: int = _ROUNDS, with_chores: bool = False
+    ) -> None:
         self._server, self._prefix = server, prefix
-        self._declared, self._with_chores = declared, with_chores
+        self._declared, self._rounds, self._with_chores = declared, rounds, with_chores
 
     async def costs(self, turn: int = 0) -> list[Cost]:
         """Returns the cost of each kind of request, on tables that no other turn uses."""
@@ -67,6 +69,13 @@ class LanceLoad:
         alone = await self._requests(line, f"turn{turn}x1", 1)
         together = await self._requests(line, f"turn{turn}x16", 16)
         return [*alone, *together, await self._race(line, f"turn{turn}race")]
+
+    async def tables(self, space: str) -> list[Callable[[int], Request]]:
+        """Declares tables, and returns for each what creates one of its versions."""
+        line = await Line(self._server.url, self._prefix).open()
+        await line.ask("POST", "/namespace/bench/create", {"id": ["bench"]})
+        await _make_namespace(line, space)
+        return [table.version for table in await _declare(line, space, [f"t{number}" for number in range(_TABLES)])]
 
     async def crowd(self, tables: int) -> None:
         """Declares other tables, to measure requests in a catalog that is not empty."""
@@ -93,14 +102,14 @@ class LanceLoad:
         ]
 
     async def _create_versions(self, clients: int, tables: list[_Table]) -> list[Cost]:
-        versions = deal(clients, tables, range(1, _ROUNDS + 1), _Table.version)
+        versions = deal(clients, tables, range(1, self._rounds + 1), _Table.version)
         watch = Watch(self._server)
         alone = await measure_shares(self._server, self._prefix, "create version, distinct tables", versions)
         if not self._with_chores:
             return [alone]
         while not all(table.is_tidy() for table in tables):  # noqa: ASYNC110 - the disk sends no event
             await asyncio.sleep(0.05)
-        return [alone, watch.cost("the same with chores", clients, _ROUNDS * len(tables))]
+        return [alone, watch.cost("the same with chores", clients, self._rounds * len(tables))]
 
     async def _race(self, line: Line, space: str) -> Cost:
         """Sixteen writers on one table: CPU per accepted version, including lost races."""

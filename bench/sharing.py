@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median, quantiles
@@ -18,10 +19,18 @@ import psutil
 from bench.load import Server, serving
 from bench.report import Row
 from bench.snapshots import commit, write_table
+from moorage.core.entries import Create
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Kind
+from moorage.core.shares import ObjectDetails, to_doc
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
 
 UNITY = "/api/2.1/unity-catalog"
 SMALL = 1_000
+NAMES, PAGE = 10_000, 100
+FEW, MANY = "few", "many"
 DELTA = {"delta-sharing-capabilities": "responseformat=delta;readerfeatures=deletionvectors"}
 
 
@@ -43,7 +52,9 @@ class Shared:
         self.managed = Managed(self)
         self.send("POST", f"{UNITY}/shares", {"name": "fish"})
         recipient = self.send("POST", f"{UNITY}/recipients", {"name": "ann"})
-        self.send("PATCH", f"{UNITY}/shares/fish/permissions", {"changes": [{"principal": "ann", "add": ["SELECT"]}]})
+        for share in ("fish", FEW, MANY):
+            changes = {"changes": [{"principal": "ann", "add": ["SELECT"]}]}
+            self.send("PATCH", f"{UNITY}/shares/{share}/permissions", changes)
         updates = [
             {"action": "ADD", "data_object": {"name": f"lake.sea.{name}", "data_object_type": "TABLE"}}
             for name in ("small", "large", "managed")
@@ -83,7 +94,7 @@ class Managed:
         self._staged = self._send("POST", f"{UNITY}/staging-tables", name)
         self._folder = write.folder_of(self._staged["staging_location"])
         self._version = 0
-        now_ms = time.time_ns() // 1_000_000
+        self._at_ms = now_ms = time.time_ns() // 1_000_000
         properties = write.configuration(self._staged["id"])
         info = write.commit_info(now_ms, "CREATE TABLE")
         files = [write.add(stats='{"numRecords":1}') for _ in range(SMALL)]
@@ -95,7 +106,8 @@ class Managed:
     def commit_ms(self) -> float:
         """Commit one file, and return how long the server took."""
         self._version += 1
-        info = write.stage(self._folder, self._version, time.time_ns() // 1_000_000)
+        self._at_ms = max(self._at_ms + 1, time.time_ns() // 1_000_000)
+        info = write.stage(self._folder, self._version, self._at_ms)
         body = {"table_id": self._staged["id"], "table_uri": self._staged["staging_location"], "commit_info": info}
         started = time.perf_counter()
         self._send("POST", f"{UNITY}/delta/commit", body)
@@ -113,8 +125,29 @@ def sharing(folder: Path) -> Iterator[Shared]:
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_bytes(commit(0, SMALL))
     write_table(external / "large")
+    asyncio.run(_fill(folder / "data"))
     with serving(folder / "data", "--external-folder", str(external)) as server:
         yield Shared(server, external).build()
+
+
+async def _fill(data: Path) -> None:
+    """Make a share of many tables, and one of few."""
+    ledger = await SqliteLedger.open(data)
+    catalog = make.catalog(ledger.root, "names")
+    schema = make.namespace(catalog.id, "sea")
+    shares = [make.create(Kind.SHARE, ledger.root, name) for name in (FEW, MANY)]
+    tables = [make.table(schema.id, f"t{number:05}") for number in range(NAMES)]
+    await make.add(ledger, catalog, schema, *shares)
+    for start in range(0, NAMES, PAGE):
+        await make.add(ledger, *tables[start : start + PAGE])
+        for share in shares if start == 0 else shares[1:]:
+            await make.add(ledger, *(_shared(share.id, table) for table in tables[start : start + PAGE]))
+    await ledger.close()
+
+
+def _shared(share: SecurableId, table: Create) -> Create:
+    details = ObjectDetails(target=table.id, name=f"sea.{table.name}", type="TABLE")
+    return make.create(Kind.SHARED_OBJECT, share, details.name, doc=to_doc(details))
 
 
 def sharing_rows(folder: Path) -> list[Row]:
@@ -142,8 +175,33 @@ def sharing_rows(folder: Path) -> list[Row]:
         first = median(_first_byte_ms(shared) for _ in range(5))
         rows.append(_row("first byte of 100,000 files", first, 50, "ms"))
         rows.append(asyncio.run(_sixteen_clients(shared)))
+        rows += _listed(shared)
         rows += _beside_commits(shared)
         return rows
+
+
+def _listed(shared: Shared) -> list[Row]:
+    """The cost of a page: of few tables, and the last one of many."""
+
+    def page(share: str, path: str, token: str | None = None) -> Any:
+        given = {"maxResults": PAGE, **({} if token is None else {"pageToken": token})}
+        return shared.http.get(f"/delta-sharing/shares/{share}/{path}", params=given).raise_for_status().json()
+
+    rows = []
+    for what, path in (("all tables of a share", "all-tables"), ("tables of a schema", "schemas/sea/tables")):
+        token, last, count = None, None, 0
+        while True:
+            found = page(MANY, path, token)
+            count += len(found["items"])
+            last, token = token, found.get("nextPageToken")
+            if token is None:
+                break
+        assert count == NAMES
+        few = shared.cpu_ms(30, partial(page, FEW, path))
+        many = shared.cpu_ms(30, partial(page, MANY, path, last))
+        rows.append(_row(f"{PAGE} of {PAGE}, {what}", few))
+        rows.append(_row(f"the last {PAGE} of {NAMES:,}", many, round(1.5 * few, 2)))
+    return rows
 
 
 def _row(what: str, found: float, limit: float | None = None, unit: str = "ms CPU") -> Row:
@@ -218,3 +276,12 @@ def _beside_commits(shared: Shared) -> list[Row]:
         Row("p99 of a Delta commit alone", f"{alone:.1f} ms"),
         Row("the same beside four reads of 100,000 files", f"{beside:.1f} ms", "≤ 3 ×", beside <= 3 * alone),
     ]
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    from bench.report import show
+
+    with tempfile.TemporaryDirectory() as name:
+        show("Delta Sharing over HTTP", sharing_rows(Path(name)))

@@ -1,16 +1,16 @@
-"""Regenerates the lock files of Python and of openapi/tools, without the address of any registry."""
+"""Regenerates the lock files of Python and of Node's tools, without the address of any registry."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from pathlib import Path
 
-from scripts.setup import CLIENTS_LOCK, JUDGES_LOCK, LOCK, UV_PROGRAM, VENV_PYTHON, uv, venv
+from scripts.setup import AZURITE, CLIENTS_LOCK, JUDGES_LOCK, LOCK, OPENAPI_TOOLS, UV_PROGRAM, VENV_PYTHON, uv, venv
 from scripts.steps import ROOT, StepFailed, run, say
 
-NODE_TOOLS = ROOT / "openapi" / "tools"
-NODE_LOCK = NODE_TOOLS / "package-lock.json"
+NODE_LOCKS = [folder / "package-lock.json" for folder in (OPENAPI_TOOLS, AZURITE)]
 ADDRESS = re.compile(r"https?://\S+")
 
 
@@ -26,26 +26,28 @@ def lock_python() -> None:
     run(*hashed, "--group", "judges", "-o", JUDGES_LOCK)
 
 
-def lock_node() -> None:
-    # The project's .npmrc omits the download addresses. The authors' funding pages remain, and are removed here, so
-    # that a plain search can check that a lock contains no address.
-    run("npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", cwd=NODE_TOOLS)
-    lock = json.loads(NODE_LOCK.read_text())
+def lock_node(file: Path) -> None:
+    # The project's .npmrc omits the download addresses. Pages for funding and licences remain, and are removed here,
+    # so that a plain search can check that a lock contains no address.
+    run("npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", cwd=file.parent)
+    lock = json.loads(file.read_text())
     for package in lock["packages"].values():
-        package.pop("funding", None)
-    NODE_LOCK.write_text(json.dumps(lock, indent=2, ensure_ascii=False) + "\n")
+        for field in [name for name, value in package.items() if ADDRESS.search(json.dumps(value))]:
+            del package[field]
+    file.write_text(json.dumps(lock, indent=2, ensure_ascii=False) + "\n")
 
 
 def main() -> int:
     try:
         uv()
         lock_python()
-        lock_node()
+        for file in NODE_LOCKS:
+            lock_node(file)
         venv()
     except StepFailed as failure:
         say(str(failure))
         return 1
-    locks = {lock.name: lock.read_text() for lock in (LOCK, CLIENTS_LOCK, JUDGES_LOCK, NODE_LOCK)}
+    locks = {str(lock.relative_to(ROOT)): lock.read_text() for lock in (LOCK, CLIENTS_LOCK, JUDGES_LOCK, *NODE_LOCKS)}
     named = [(name, address) for name, text in locks.items() for address in ADDRESS.findall(text)]
     for name, address in named:
         say(f"{name} contains the address {address}; lock files must not contain any")

@@ -81,6 +81,13 @@ GO = Need(
     version_command=("version",),
     at_least=(1, 21),
 )
+CHROMIUM = Need(
+    name="Chromium",
+    why="the tests open the pages of the server in a real browser",
+    find=lambda: find_on_path("chromium"),
+    packages=("chromium",),
+    by_hand="apt-get install chromium",
+)
 WRK = Need(
     name="wrk",
     why="`make bench` loads the server with it",

@@ -15,18 +15,21 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.machine import GO, JAVA, MAVEN, NODE, POSTGRES, WRK, installer, provide, refresh_package_lists
+from scripts.machine import CHROMIUM, GO, JAVA, MAVEN, NODE, POSTGRES, WRK, installer, provide, refresh_package_lists
 from scripts.steps import ROOT, TOOLS, Stamp, StepFailed, run, say
 
 OASDIFF = "github.com/oasdiff/oasdiff@v1.30.0"
 MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 """Its licence is the AGPL. Only the tests use it; nothing that we ship does."""
+FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
 
 LOCK = ROOT / "requirements.lock"
 CLIENTS_LOCK = ROOT / "requirements-clients.lock"
 """Contains everything in LOCK, and the real clients that the tests run."""
 JUDGES_LOCK = ROOT / "requirements-judges.lock"
 """Clients that do not fit into one environment with the others of the tests."""
+OPENAPI_TOOLS = ROOT / "openapi" / "tools"
+AZURITE = ROOT / "tests" / "contract" / "azurite"
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 UV_PROGRAM = VENV / "bin" / "uv"
@@ -50,7 +53,7 @@ def venv() -> None:
 
 
 def clients() -> None:
-    """Installs the clients that the tests run against a real server: Spark, DuckDB, LanceDB."""
+    """Installs the clients that the tests run against a real server: Spark, DuckDB, LanceDB, a browser's driver."""
     stamp = Stamp(VENV / ".clients", CLIENTS_LOCK, VENV / ".installed")
     if stamp.is_current():
         return
@@ -64,7 +67,7 @@ def spark() -> None:
     """Installs Spark for the worker of `make up`, while the server runs already: half a gigabyte, then its jars."""
     if JAVA.find() is None:
         return  # `moorage up` names the command that installs Java, and runs without Spark
-    packages = ("pyspark", "py4j")
+    packages = ("pyspark", "py4j", "grpcio", "grpcio-status", "pandas", "sqlglot")
     stamp = Stamp(VENV / ".spark", *(locked(name, CLIENTS_LOCK) for name in packages))
     if not stamp.is_current() and not (VENV / ".clients").exists():
         say("Installing Spark in the background (about a minute)")
@@ -181,6 +184,10 @@ def java() -> None:
     provide(JAVA)
 
 
+def chromium() -> None:
+    provide(CHROMIUM)
+
+
 def iceberg_kit() -> None:
     """Fetches Iceberg's REST compatibility kit with all its jars into .tools/rck."""
     pom, jars = ROOT / "tests" / "conformance" / "rck" / "pom.xml", TOOLS / "rck"
@@ -224,6 +231,11 @@ def minio() -> None:
     build("minio", MINIO, "about five minutes")
 
 
+def fake_gcs() -> None:
+    """Builds a server of Google Cloud's storage API into .tools."""
+    build("fake-gcs-server", FAKE_GCS, "about five minutes")
+
+
 def iceberg_go() -> None:
     """Builds the judge of iceberg-go into .tools."""
     folder, program = ROOT / "tests" / "judges" / "iceberg-go", TOOLS / "judge-iceberg-go"
@@ -251,12 +263,20 @@ def build(program: str, module: str, how_long: str) -> None:
 
 def openapi_tools() -> None:
     """Installs the linter and the client generator for openapi/ into openapi/tools/node_modules."""
-    folder = ROOT / "openapi" / "tools"
+    install_node_packages(OPENAPI_TOOLS, "Installing the OpenAPI tools (about half a minute)")
+
+
+def azurite() -> None:
+    """Installs Azurite, a server of Azure's storage API, into tests/contract/azurite/node_modules."""
+    install_node_packages(AZURITE, "Installing Azurite (about half a minute)")
+
+
+def install_node_packages(folder: Path, message: str) -> None:
     stamp = Stamp(folder / "node_modules" / ".stamp", folder / "package-lock.json")
     provide(NODE)
     if stamp.is_current():
         return
-    say("Installing the OpenAPI tools (about half a minute)")
+    say(message)
     # No package here needs an install script, so install scripts are disabled.
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
     stamp.leave()
@@ -269,9 +289,12 @@ TESTS: tuple[Step, ...] = (
     judges,
     postgres,
     java,
+    chromium,
     openapi_tools,
     oasdiff,
     minio,
+    azurite,
+    fake_gcs,
     iceberg_go,
     iceberg_kit,
     spark_jars,

@@ -13,9 +13,11 @@ from moorage.http.server import HttpServer
 
 
 @asynccontextmanager
-async def serving(app: App, *, most: int = 1000, head_seconds: float = 30.0, **given: float) -> AsyncIterator[int]:
+async def serving(
+    app: App, *, most: int = 1000, head_seconds: float = 30.0, idle_seconds: float = 75.0
+) -> AsyncIterator[int]:
     """Serve the app and yield its port."""
-    server = HttpServer(app, most=most, head_seconds=head_seconds, **given)
+    server = HttpServer(app, most=most, head_seconds=head_seconds, idle_seconds=idle_seconds)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     await server.begin(listener)

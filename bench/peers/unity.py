@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.delta import DeltaLoad
 from bench.load import Server, serving
-from bench.peers.turns import JAVA_WARM_UPS, implied_cpu, in_turns, show
+from bench.peers.turns import JAVA_WARM_UPS, Comparison, implied_cpu, in_turns
 
 _CPU = {
     "commit, distinct tables": implied_cpu(0.2, 0.6),
@@ -17,8 +17,8 @@ _CPU = {
 }
 
 
-def compare(folder: Path, url: str, pid: int, turns: int) -> None:
+def compare(folder: Path, url: str, pid: int, turns: int) -> Comparison:
     with serving(folder, "--chores-interval-seconds", "3600") as server:
         ours, theirs = DeltaLoad(server, preview=True), DeltaLoad(Server(pid, url), preview=True)
         by_us, by_them = asyncio.run(in_turns([ours, theirs], turns, warm_ups=JAVA_WARM_UPS))
-    show("Unity Catalog's own server", by_us, by_them, _CPU, {})
+    return Comparison("Unity Catalog's own server", by_us, by_them, _CPU, {})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.testing.server import ServerProcess
+from tests.api.collector import Collector
 from tests.api.house import Console, House, console_at, open_house
 
 
@@ -34,3 +35,10 @@ async def remote(server: ServerProcess) -> AsyncIterator[Console]:
     """The console of the server process."""
     async with console_at(server.url) as console:
         yield console
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    started = Collector()
+    yield started
+    started.stop()

@@ -18,7 +18,7 @@ from moorage.datasets.worker_pool import WorkerPool
 from moorage.http import App
 from moorage.ledger.port import Ledger
 from moorage.ledger.sqlite import SqliteLedger
-from moorage.server.compose import APIS, ServerPorts, compose
+from moorage.server.compose import ServerPorts, compose, make_app
 from moorage.server.settings import Settings, load
 from moorage.testing.builders import Clock
 from moorage.testing.minio import MinioServer
@@ -119,10 +119,11 @@ async def open_house(
 ) -> AsyncIterator[House]:
     clock = Clock()
     own = ledger or await SqliteLedger.open(data, clock_ms=clock)
-    composed = await compose(Settings(data=data, **settings), own)
+    given = Settings(data=data, **settings)
+    composed = await compose(given, own)
     known = {name: getattr(composed, name) for name in composed.__struct_fields__}
     ports = ClockedPorts(**{**known, "access": access or NamedCallers(), "worker_pool": WORKER_POOL}, clock=clock)
-    app = App(APIS, ports)
+    app = make_app(given, ports)
     try:
         async with client_of(app) as http:
             yield House(ports, Console(http), app)

@@ -10,8 +10,13 @@ import httpx
 import msgspec
 
 from moorage.api.console.bodies import EXAMPLE_TABLE
+from moorage.api.web import web
+from moorage.api.web.cookies import SESSION
+from moorage.core.browsers import form_token
+from moorage.core.ids import SecurableId
 from moorage.core.pipelines import SPEC, Definition, digest_of, to_details
 from moorage.core.securables import Doc, Kind
+from moorage.core.tokens import new_token
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
@@ -35,20 +40,27 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.addStatistics",
     "console.announceExpiry",
+    "console.createCheckpoint",
     "console.createShadow",
     "console.deleteExpired",
     "console.getTableHealth",
     "console.offerRewrite",
+    "delta.createDeltaShadow",
     "delta.listDeltaTableFiles",
+    "delta.offerDeltaChange",
     "iceberg.signRequest",
     "lance.AlterTransaction",
     "lance.AlterTableBackfillColumns",
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
+    "web.beginLogin",
+    "web.finishLogin",
 }
 """Operations that this server always refuses, signing, which it refuses for files on local disk, the files of an
-external table outside the folders that it may read, and requests about rewrites, which need the lease of a worker."""
+external table outside the folders that it may read, requests about rewrites, which need the lease of a worker, and
+logins at an identity provider, of which the server has none here."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
 OF_PRINCIPALS = [endpoint for endpoint in EVERY_ROUTE if endpoint.api.authenticate is None]
@@ -82,6 +94,8 @@ async def send(
 ) -> httpx.Response:
     """The route's example as a request, with parts of it replaced."""
     content = raw
+    if route.api == web.name:
+        return await send_form(house, route, query=query, raw=raw, headers=headers or {})
     if raw is None and route.body is bytes:
         content = b64decode(route.example.body)
     elif raw is None and route.takes == FORM:
@@ -93,6 +107,28 @@ async def send(
     text = query_of(route) if query is None else query
     return await house.console.http.request(
         route.verb, f"{target}?{text}" if text else target, content=content, headers=headers
+    )
+
+
+async def send_form(
+    house: House, route: Route, *, query: str | None, raw: bytes | None, headers: dict[str, str]
+) -> httpx.Response:
+    """The example of a page as a browser would send it: with a session, and with the token of its forms."""
+    session = new_token(SecurableId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e99"), "x" * 43)
+    given = {
+        "cookie": f"{SESSION}={session}",
+        "sec-fetch-site": "same-origin",
+        "x-caller": "ann@example.com",
+        **headers,
+    }
+    text = query_of(route) if query is None else query
+    form = dict(body_of(route) or {})
+    if "csrf" in form:
+        form["csrf"] = form_token(house.ports.page_secret, given["cookie"])
+    content = raw if raw is not None else urlencode(form).encode()
+    path = path_of(route)
+    return await house.console.http.request(
+        route.verb, f"{path}?{text}" if text else path, content=content, headers=given
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import httpx
 import pytest
 
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
+from tests.api.collector import Collector
 
 CATALOGS = "/api/2.1/unity-catalog/catalogs"
+UNITY = "/api/2.1/unity-catalog"
 CONTROL = "/api/1.0/unity-control"
 TOKEN = re.compile(r"moor_[A-Za-z0-9_-]+")
 
@@ -85,6 +89,38 @@ def test_a_revoked_token_is_refused_by_every_server_with_the_next_request(tmp_pa
 
 
 @pytest.mark.postgres
+def test_a_browser_session_holds_and_ends_on_every_server(tmp_path: Path, database_url: str) -> None:
+    first = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
+    second = ServerProcess(tmp_path / "b", database=database_url, flags=["--auth", "on"])
+    with first, second:
+        admin = token_in(first.output() + second.output())
+        own, html = {"sec-fetch-site": "same-origin"}, {"accept": "text/html"}
+
+        def log_in(url: str) -> dict[str, str]:
+            answer = httpx.post(f"{url}/login", data={"token": admin}, headers=own, trust_env=False)
+            return {"cookie": f"moorage={answer.cookies['moorage']}"}
+
+        def pages(session: dict[str, str]) -> list[httpx.Response]:
+            return [httpx.get(each.url, headers={**session, **html}, trust_env=False) for each in (second, first)]
+
+        session: dict[str, str] = {}
+        for _ in range(3):
+            session = log_in(first.url)
+            shown = pages(session)
+            assert [page.status_code for page in shown] == [200, 200]
+            found = re.search(r'name="csrf" value="(\w+)"', shown[0].text)
+            assert found is not None
+            form = {"csrf": found[1]}
+            ended = httpx.post(f"{first.url}/logout", data=form, headers={**own, **session}, trust_env=False)
+            assert ended.status_code == 303, "the form of one server is accepted by the other"
+            assert [page.status_code for page in pages(session)] == [401, 401]
+        secret = session["cookie"].partition("=")[2]
+        entries = ask(first.url, admin, "GET", "/api/moorage/v1/feed?limit=1000").text
+        assert "browser session" in entries
+        assert secret not in entries + first.words() + second.words()
+
+
+@pytest.mark.postgres
 def test_a_grant_and_a_revocation_hold_on_every_server_with_the_next_request(tmp_path: Path, database_url: str) -> None:
     first = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
     second = ServerProcess(tmp_path / "b", database=database_url, flags=["--auth", "on"])
@@ -116,9 +152,26 @@ def test_a_grant_and_a_revocation_hold_on_every_server_with_the_next_request(tmp
             assert seen() == states
 
 
-def test_no_token_is_in_logs_metrics_the_feed_or_a_backup(tmp_path: Path) -> None:
-    flags = ["--auth", "on", "--log-level", "debug", "--access-log", "true"]
-    with ServerProcess(tmp_path / "data", flags=flags) as server:
+SECRET_KEY = base64.b64encode(b"canary of the server's own key!!").decode()
+STORES = {
+    "s3": {"aws_access_key": {"access_key_id": "id", "secret_access_key": "canary-of-s3"}},
+    "google": {"gcp_service_account_key": {"email": "a@b.c", "private_key_id": "k", "private_key": "canary-of-google"}},
+    "azure": {
+        "azure_service_principal": {
+            "directory_id": "11111111-2222-3333-4444-555555555555",
+            "application_id": "66666666-7777-8888-9999-000000000000",
+            "client_secret": "canary-of-azure",
+        }
+    },
+}
+
+
+def test_no_secret_is_in_logs_errors_metrics_traces_the_audit_the_feed_or_a_backup(
+    tmp_path: Path, collector: Collector
+) -> None:
+    flags = ["--auth", "on", "--log-level", "debug", "--access-log", "true", "--otlp-endpoint", collector.url]
+    environment = {"MOORAGE_SECRET_KEY": SECRET_KEY}
+    with ServerProcess(tmp_path / "data", flags=flags, environment=environment) as server:
         admin = token_in(server.output())
         made = ask(server.url, admin, "POST", f"{CONTROL}/tokens", {"comment": "canary"}).json()["token"]
         form = {"grant_type": "client_credentials", "client_id": "admin", "client_secret": made}
@@ -132,14 +185,46 @@ def test_no_token_is_in_logs_metrics_the_feed_or_a_backup(tmp_path: Path) -> Non
             ask(server.url, token, "GET", CATALOGS)
             ask(server.url, token, "POST", CATALOGS, {"name": token})
             httpx.get(f"{server.url}{CATALOGS}/x", headers={"x-api-key": token}, trust_env=False)
+        recipient = ask(server.url, admin, "POST", f"{UNITY}/recipients", {"name": "partner"}).json()
+        link = recipient["activation_url"].replace("http://127.0.0.1:8080", server.url)
+        profile = httpx.get(link, trust_env=False).json()
+        for token in (profile["bearerToken"], wrong):
+            ask(server.url, token, "GET", "/delta-sharing/shares")
+        answers = []
+        for name, opens in STORES.items():
+            bodies = ({"name": name, **opens}, {"name": name, **opens}, {"name": 1, **opens})
+            answers += [ask(server.url, admin, "POST", f"{UNITY}/credentials", body) for body in bodies]
+            answers.append(ask(server.url, admin, "GET", f"{UNITY}/credentials/{name}"))
+        assert [answer.status_code for answer in answers[::4]] == [200, 200, 200], [each.text for each in answers]
+        errors = "".join(answer.text for answer in answers)
         metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        _wait_for_audit(server.url, admin)
+        audit = ask(server.url, admin, "GET", "/api/moorage/v1/audit?max_results=1000").text
         feed = ask(server.url, admin, "GET", "/api/moorage/v1/feed?limit=1000").text
         backup = [*COMMAND, "backup", "--data", str(tmp_path / "data"), "--to", str(tmp_path / "copy.db")]
         subprocess.run(backup, capture_output=True, env=clean_environment(), check=True)
-        for secret in (admin, made):
+        code = link.rpartition("/")[2]
+        canaries = ["canary-of-s3", "canary-of-google", "canary-of-azure", SECRET_KEY]
+        for secret in (admin, made, wrong, profile["bearerToken"], code, *canaries):
             assert secret not in server.words()
+            assert secret not in errors
             assert secret not in metrics
+            assert secret not in audit
             assert secret not in feed
             assert secret.encode() not in (tmp_path / "copy.db").read_bytes()
         assert session not in server.words()
+        assert session not in audit
         assert "canary" in feed
+        assert "readMetrics" in server.words()
+        server.stop()  # sends the remaining spans
+    traces = b"".join(body for _, body in collector.received)
+    assert b"readMetrics" in traces
+    assert not [secret for secret in (admin, made, wrong, session, code, *canaries) if secret.encode() in traces]
+
+
+def _wait_for_audit(url: str, token: str) -> None:
+    """Wait until the refused requests are stored."""
+    deadline = time.monotonic() + 10
+    while "denied" not in ask(url, token, "GET", "/api/moorage/v1/audit?outcome=denied").text:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -59,7 +59,7 @@ async def test_a_job_goes_from_queued_to_running_to_succeeded(house: House) -> N
     assert job == queued
     lease = await take(console)
     running = queued | {"state": "running", "attempt": 1, "worker": "w1"}
-    assert lease == {"job": running, "fence": lease["fence"], "until_ms": START_MS + LEASE_MS}
+    assert lease == {"job": running, "fence": lease["fence"], "until_ms": START_MS + LEASE_MS, "token": None}
     house.clock.advance(1000)
     renewed = done(await report(console, lease, "renew", progress={"seen": 7}))
     assert renewed == {"until_ms": START_MS + 1000 + LEASE_MS}

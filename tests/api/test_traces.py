@@ -2,57 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from moorage.http import Answer, App, Call
 from moorage.server.telemetry import Tracing
+from tests.api.collector import Collector
 from tests.unit.http.harbour import Ports, api_that, ask
-
-
-class Collector:
-    def __init__(self) -> None:
-        self.received: list[tuple[str, bytes]] = []
-        received = self.received
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                received.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parent's name for it
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def spans(self) -> list[Any]:
-        """All spans so far, as the protocol's own messages."""
-        messages = [ExportTraceServiceRequest.FromString(body) for _, body in self.received]
-        return [
-            s for m in messages for resource in m.resource_spans for scope in resource.scope_spans for s in scope.spans
-        ]
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    started = Collector()
-    yield started
-    started.stop()
 
 
 async def greet(call: Call[Any, Any]) -> Answer:

@@ -25,6 +25,12 @@ from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 VOYAGES = f"{sample_delta.SCHEMA}/tables/{sample_delta.NAME}"
 
 
+@pytest.fixture(autouse=True)
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no Spark starts for the run of the sample pipeline. Its run is a test of pipelines."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+
+
 def welcome_of(catalog: ServerProcess) -> str:
     """The welcome text, up to its last line, which is printed when the sample lake exists."""
     deadline = time.monotonic() + 60
@@ -49,6 +55,10 @@ def test_up_creates_a_sample_lake_and_runs_jobs_until_it_is_interrupted(tmp_path
         assert client.namespaces.table("sample", ("sales",), "orders").format == "iceberg"
         assert client.namespaces.table("sample", ("science",), "voyages").format == "delta"
         assert "Delta table: sample.science.voyages" in welcome
+        assert "No worker with Spark: " in welcome
+        pipeline = client.pipelines.get("sample", ("science",), "traffic")
+        (run,) = client.jobs.list(subject=pipeline.id)  # it waits for a worker with Spark
+        assert run.state == "queued"
         with urllib.request.urlopen(f"{catalog.url}{VOYAGES}") as answer:
             assert json.load(answer)["latest-table-version"] == 1
         counted = urllib.request.Request(f"{catalog.url}/lance/v1/table/sample$science$boats/count_rows", b"{}")
@@ -205,7 +215,8 @@ def test_ctrl_c_in_a_terminal_prints_one_line_and_leaves_no_process(tmp_path: Pa
         assert not [worker for worker in workers if worker.is_running()]
 
 
-def test_ctrl_c_while_the_sample_is_created_prints_no_welcome(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_sample_is_created_prints_no_welcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME")  # otherwise a line says that Java is missing
     with up_in_terminal(tmp_path / "data") as terminal:
         process = psutil.Process(terminal.process.pid)
         deadline = time.monotonic() + 60

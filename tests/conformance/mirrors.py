@@ -7,7 +7,7 @@ plain table, and its files and actions are committed to the managed one, version
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class Mirror:
             target = self.table.folder / file.relative_to(self.plain)
             if file.is_file() and "_delta_log" not in file.parts and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
+                os.link(file, target)
 
 
 def _legacy(protocol: dict[str, Any]) -> tuple[str, ...]:

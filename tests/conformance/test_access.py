@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import lance
 import lance_namespace
 import lancedb
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, RESTError, UnauthorizedError
 from unitycatalog.client import ApiClient, Configuration, GrantsApi, SchemasApi, SecurableType, TablesApi
 from unitycatalog.client.exceptions import ForbiddenException, NotFoundException, UnauthorizedException
@@ -21,45 +18,16 @@ from moorage.client import Client
 from moorage.client.errors import ClientError
 from moorage.testing.server import ServerProcess
 from tests.conformance.ducks import duck
-
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome", "Kyiv"]})
-READER, WRITER = "reader@example.com", "writer"
-
-
-class Lake:
-    """A server with the catalog `lake`, a writer who may create in `lake.sales`, and a reader without grants."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        self.url = server.url
-        (self.admin,) = set(re.findall(r"moor_[A-Za-z0-9_-]+", server.output()))
-        with Client(self.url, token=self.admin) as client:
-            client.catalogs.create("lake")
-            client.namespaces.create("lake", ["sales"])
-            access = client.access
-            access.create("Users", READER)
-            access.create("ServicePrincipals", WRITER)
-            access.change_grants("catalog", "lake", WRITER, add=["USE CATALOG"])
-            access.change_grants("schema", "lake.sales", WRITER, add=["USE SCHEMA", "CREATE TABLE"])
-            self.reader = access.create_token(READER).token or ""
-            self.writer = access.create_token(WRITER).token or ""
-
-    def grant(self, table: str) -> None:
-        """Let the reader read a table."""
-        with Client(self.url, token=self.admin) as client:
-            client.access.change_grants("catalog", "lake", READER, add=["USE CATALOG", "USE SCHEMA"])
-            client.access.change_grants("table", f"lake.sales.{table}", READER, add=["SELECT"])
-
-    def iceberg(self, **how: str) -> Any:
-        return load_catalog("lake", type="rest", uri=f"{self.url}/iceberg", warehouse="lake", **how)
+from tests.conformance.guarded_lakes import READER, ROWS, WRITER, GuardedLake
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedLake]:
     with ServerProcess(tmp_path_factory.mktemp("access") / "data", flags=["--auth", "on"]) as server:
-        yield Lake(server)
+        yield GuardedLake(server)
 
 
-def test_pyiceberg_writes_and_reads_with_tokens(lake: Lake) -> None:
+def test_pyiceberg_writes_and_reads_with_tokens(lake: GuardedLake) -> None:
     writer = lake.iceberg(token=lake.writer)
     table = writer.create_table("sales.orders", schema=ROWS.schema)
     table.append(ROWS)
@@ -76,7 +44,7 @@ def test_pyiceberg_writes_and_reads_with_tokens(lake: Lake) -> None:
     assert writer.load_table("sales.orders").scan().to_arrow().num_rows == 3
 
 
-def test_pyiceberg_logs_in_with_its_name_and_token(lake: Lake) -> None:
+def test_pyiceberg_logs_in_with_its_name_and_token(lake: GuardedLake) -> None:
     at = {"oauth2-server-uri": f"{lake.url}/iceberg/v1/oauth/tokens"}
     catalog = lake.iceberg(credential=f"{WRITER}:{lake.writer}", scope="catalog", **at)
     assert catalog.list_namespaces() == [("sales",)]
@@ -86,7 +54,7 @@ def test_pyiceberg_logs_in_with_its_name_and_token(lake: Lake) -> None:
         lake.iceberg(token="moor_nothing")
 
 
-def test_duckdb_reads_with_a_token_and_logs_in(lake: Lake) -> None:
+def test_duckdb_reads_with_a_token_and_logs_in(lake: GuardedLake) -> None:
     lake.iceberg(token=lake.writer).create_table("sales.ducks", schema=ROWS.schema).append(ROWS)
     lake.grant("ducks")
     login = f"CLIENT_ID '{READER}', CLIENT_SECRET '{lake.reader}'"
@@ -99,7 +67,7 @@ def test_duckdb_reads_with_a_token_and_logs_in(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("header", ["Authorization", "x-api-key"])
-def test_pylance_writes_with_a_token_and_with_an_api_key(lake: Lake, header: str) -> None:
+def test_pylance_writes_with_a_token_and_with_an_api_key(lake: GuardedLake, header: str) -> None:
     name = f"vectors_{header.lower().replace('-', '_')}"
 
     def connect(token: str) -> Any:
@@ -117,7 +85,7 @@ def test_pylance_writes_with_a_token_and_with_an_api_key(lake: Lake, header: str
         lance.write_dataset(ROWS, namespace_client=connect(lake.reader), table_id=id, mode="append")
 
 
-def test_lancedb_writes_with_a_token(lake: Lake) -> None:
+def test_lancedb_writes_with_a_token(lake: GuardedLake) -> None:
     headers = {"header.Authorization": f"Bearer {lake.writer}"}
     db = lancedb.connect_namespace("rest", {"uri": f"{lake.url}/lance", **headers})
     table = db.create_table("cities", ROWS, namespace_path=["lake", "sales"])
@@ -125,7 +93,7 @@ def test_lancedb_writes_with_a_token(lake: Lake) -> None:
     assert table.count_rows() == 6
 
 
-async def test_unitys_client_lists_what_it_may_see_and_grants(lake: Lake) -> None:
+async def test_unitys_client_lists_what_it_may_see_and_grants(lake: GuardedLake) -> None:
     lake.iceberg(token=lake.writer).create_table("sales.seen", schema=ROWS.schema)
 
     def client(token: str | None) -> ApiClient:
@@ -150,7 +118,7 @@ async def test_unitys_client_lists_what_it_may_see_and_grants(lake: Lake) -> Non
         ]
 
 
-def test_the_python_client_and_its_errors(lake: Lake) -> None:
+def test_the_python_client_and_its_errors(lake: GuardedLake) -> None:
     with Client(lake.url, patience_s=0) as client, pytest.raises(ClientError) as error:
         client.health()
     assert (error.value.code, error.value.status) == ("UNAUTHENTICATED", 401)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, StringType
 
 from tests.conformance.lakes import attach_spark, pyiceberg_of
 from tests.conformance.shares import ShareServer, share_server
@@ -31,6 +32,7 @@ pytestmark = [
 ]
 
 FORMATS = (None, False, True)
+READS_MAPPED = {"delta-sharing-capabilities": "responseformat=delta;readerfeatures=columnmapping"}
 ROWS = pa.table(
     {
         "id": pa.array([1, 2, 3], pa.int64()),
@@ -111,15 +113,38 @@ def test_an_empty_table(shares: ShareServer, lake: RestCatalog) -> None:
     assert (list(found.columns), len(found)) == (ROWS.schema.names, 0)
 
 
-def test_a_renamed_column_is_refused_with_the_reason(shares: ShareServer, lake: RestCatalog) -> None:
+def test_renamed_and_readded_columns_are_read_by_id(shares: ShareServer, lake: RestCatalog) -> None:
     table = lake.create_table("sea.renamed", ROWS.schema)
+    with table.update_spec() as spec:
+        spec.add_field("day", IdentityTransform())
     table.append(ROWS)
     with table.update_schema() as update:
         update.rename_column("city", "town")
-    shares.offer("renamed", register=False)
+        update.rename_column("day", "date")
+        update.delete_column("price")
+    with table.update_schema() as update:
+        update.add_column("price", DoubleType())
+        update.add_column("city", StringType())
+    row = {"id": 4, "town": "Kyiv", "price": 4.5, "city": "new"}
+    table.append(pa.Table.from_pylist([row], table.schema().as_arrow()))
+    url = shares.offer("renamed", register=False)
+    for delta_format in (None, True):
+        found = load(url, delta_format).astype(object).where(lambda frame: frame.notna(), None)
+        assert list(found["town"]) == ["Oslo", "Rome", None, "Kyiv"]
+        assert list(found["price"]) == [None, None, None, 4.5], "the former column of this name had another id"
+        assert list(found["city"]) == [None, None, None, "new"]
+        assert [day and str(day)[:10] for day in found["date"]] == ["2024-02-29", "1969-12-31", None, None]
+    for hint in ("date = '1969-12-31'", "id = 2"):
+        lines = _query(shares, "renamed", READS_MAPPED, predicateHints=[hint])
+        assert len(lines) == 3, "one file can match"
+    partitions = [{"values": [{"name": "date", "op": "EQUAL", "value": "1969-12-31"}]}]
+    shares.offer("renamed", register=False, shared_as="sea.filtered_by_date", partitions=partitions)
+    answer = _post(shares, "filtered_by_date", {}, READS_MAPPED)
+    assert answer.status_code == 400
+    assert "the partition filter of its share cannot be applied" in answer.json()["message"]
     answer = _post(shares, "renamed", {})
     assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
-    assert "'city' was renamed to 'town'" in answer.json()["message"]
+    assert "columnmapping" in answer.json()["message"].lower()
 
 
 def test_delete_files_are_refused_with_the_reason(shares: ShareServer, spark: Any) -> None:
@@ -137,6 +162,33 @@ def test_delete_files_are_refused_with_the_reason(shares: ShareServer, spark: An
     assert "delete files" in answer.json()["message"]
 
 
+def test_deletion_vectors_are_applied(shares: ShareServer, spark: Any) -> None:
+    attach_spark(spark, shares.server, "sharing")
+    properties = "'format-version'='3', 'write.delete.mode'='merge-on-read'"
+    for statement in (
+        f"CREATE TABLE sharing.sea.vectors (id BIGINT, city STRING) USING iceberg TBLPROPERTIES ({properties})",
+        "INSERT INTO sharing.sea.vectors SELECT id, 'a' FROM range(0, 1000, 1, 1)",
+        "INSERT INTO sharing.sea.vectors SELECT id, 'b' FROM range(1000, 1100, 1, 1)",
+        "INSERT INTO sharing.sea.vectors SELECT id, 'c' FROM range(2000, 2003, 1, 1)",
+        "DELETE FROM sharing.sea.vectors WHERE id % 10 <> 0 AND id < 2000",
+        "DELETE FROM sharing.sea.vectors WHERE id = 500",
+    ):
+        spark.sql(statement).collect()
+    url = shares.offer("vectors", register=False)
+    left = [id for id in (*range(0, 1100, 10), 2000, 2001, 2002) if id != 500]
+    for delta_format in (None, True):
+        assert list(load(url, delta_format)["id"]) == left
+        assert len(delta_sharing.load_as_pandas(url, use_delta_format=delta_format, limit=105)) == 105
+    lines = _query(
+        shares, "vectors", {"delta-sharing-capabilities": "responseformat=delta;readerfeatures=deletionvectors"}
+    )
+    vectors = [line["file"]["deltaSingleAction"]["add"].get("deletionVector") for line in lines[2:]]
+    assert sorted(each["cardinality"] for each in vectors if each is not None) == [90, 901]
+    answer = _post(shares, "vectors", {})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
+    assert "deletionvectors" in answer.json()["message"].lower()
+
+
 def test_only_the_newest_version_is_shared(shares: ShareServer, lake: RestCatalog) -> None:
     table = lake.create_table("sea.newest", ROWS.schema)
     table.append(ROWS)
@@ -149,14 +201,14 @@ def test_only_the_newest_version_is_shared(shares: ShareServer, lake: RestCatalo
     assert int(_post(shares, "newest", {}).headers["delta-table-version"]) > newest
 
 
-def _post(shares: ShareServer, table: str, body: dict[str, Any]) -> httpx.Response:
+def _post(shares: ShareServer, table: str, body: dict[str, Any], more: dict[str, str] | None = None) -> httpx.Response:
     profile = json.loads(shares.profile.read_text())
-    headers = {"authorization": f"Bearer {profile['bearerToken']}"}
+    headers = {"authorization": f"Bearer {profile['bearerToken']}", **(more or {})}
     url = f"{profile['endpoint']}/shares/fish/schemas/sea/tables/{table}/query"
     return httpx.post(url, json=body, headers=headers, trust_env=False)
 
 
-def _query(shares: ShareServer, table: str, **body: Any) -> list[dict[str, Any]]:
-    answer = _post(shares, table, body)
+def _query(shares: ShareServer, table: str, headers: dict[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:
+    answer = _post(shares, table, body, headers)
     assert answer.status_code == 200, answer.text
     return [json.loads(line) for line in answer.text.splitlines()]

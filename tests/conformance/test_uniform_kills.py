@@ -20,9 +20,12 @@ from tests.conformance.lakes import pyiceberg_of
 from tests.conformance.mirrors import Mirror
 
 TABLE = "/iceberg/v1/lake/namespaces/sea/tables/t"
-STEPS = [*(f"{step}:1" for step in UNIFORM), "append.checked:2", "append.applied:2"]
+_CONVERSION = tuple(f"{step}:1" for step in UNIFORM)
+STEPS = (*_CONVERSION, "append.checked:2", "append.applied:2")
 """The first append on the server that dies ratifies the Delta commit. The second records its conversion, whose files
 are written by then."""
+STEPS_OF_POSTGRES = (*_CONVERSION, "append.begun:2", "append.committed:2")
+"""There, an append is one statement."""
 
 
 def append_ids(folder: Path, *ids: int) -> None:
@@ -38,31 +41,42 @@ def ids_in(server: ServerProcess) -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
-@pytest.mark.parametrize("step", STEPS)
-async def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(tmp_path: Path, step: str) -> None:
+@pytest.mark.timeout(300)
+async def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
     folder, data = tmp_path / "plain", tmp_path / "data"
-    append_ids(folder, 1, 2)
+    append_ids(folder, 0)
     with ServerProcess(data) as server:
         async with client_of(server) as http:
             mirror = Mirror(http, folder)
             await mirror.delta.furnish()
             await mirror.follow()
-        assert ids_in(server) == [1, 2]
-    append_ids(folder, 3)
-    with ServerProcess(data, environment={"MOORAGE_DIE_AT": step}) as dying:
-        async with client_of(dying) as http:
-            mirror.delta.http = http
-            await mirror.follow()
-            with contextlib.suppress(httpx.TransportError):
-                for _ in range(100):
-                    await http.get(TABLE)
-            assert not await is_up(dying)
-    with ServerProcess(data) as server:
-        async with client_of(server) as http:
-            loaded = ok(await http.get(TABLE))["metadata"]
-        assert [each["sequence-number"] for each in loaded["snapshots"]] == [0, 1]
-        assert ids_in(server) == [1, 2, 3]
-        assert not server.errors()
+        assert ids_in(server) == [0]
+    for version, step in enumerate(STEPS, 1):
+        append_ids(folder, version)
+        with ServerProcess(data, environment={"MOORAGE_DIE_AT": step}) as dying:
+            async with client_of(dying) as http:
+                mirror.delta.http = http
+                await mirror.follow()
+                await load_until_dead(http, version)
+                assert not await is_up(dying), step
+        with ServerProcess(data) as server:
+            async with client_of(server) as http:
+                await require_versions(http, version)
+            assert ids_in(server) == list(range(version + 1)), step
+            assert not server.errors()
+
+
+async def require_versions(http: httpx.AsyncClient, last: int) -> None:
+    """Require a snapshot for each version."""
+    loaded = ok(await http.get(TABLE))["metadata"]
+    assert [each["sequence-number"] for each in loaded["snapshots"]] == list(range(last + 1))
+
+
+async def load_until_dead(http: httpx.AsyncClient, last: int) -> None:
+    """Load the table until the server is gone. Each answer has the newest Delta version."""
+    with contextlib.suppress(httpx.TransportError):
+        for _ in range(100):
+            await require_versions(http, last)
 
 
 async def is_up(server: ServerProcess) -> bool:
@@ -76,40 +90,80 @@ async def is_up(server: ServerProcess) -> bool:
     return True
 
 
+class Cluster:
+    """Servers on one database. They store managed tables in one folder, as with one bucket."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.folder, self.database = folder, database
+        (folder / "shared").mkdir()
+
+    def server(self, name: str, **environment: str) -> ServerProcess:
+        made = ServerProcess(self.folder / name, database=self.database, environment=environment)
+        made.data.mkdir()
+        (made.data / "managed").symlink_to(self.folder / "shared")
+        return made
+
+
 @pytest.fixture
-def servers(tmp_path: Path, postgres: PostgresServer) -> Iterator[list[ServerProcess]]:
-    """Both servers store managed tables in one folder, as with one bucket."""
+def cluster(tmp_path: Path, postgres: PostgresServer) -> Iterator[Cluster]:
     url = postgres.new_database("uniform")
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    both = [ServerProcess(tmp_path / name, database=url) for name in ("one", "two")]
-    for server in both:
-        server.data.mkdir()
-        (server.data / "managed").symlink_to(shared)
-    with both[0], both[1]:
-        yield both
-        assert not any(server.errors() for server in both)
+    yield Cluster(tmp_path, url)
     postgres.drop_database(url)
 
 
-@pytest.mark.postgres
-async def test_two_servers_convert_each_version_once(servers: list[ServerProcess], tmp_path: Path) -> None:
-    folder = tmp_path / "plain"
-    async with client_of(servers[0]) as one, client_of(servers[1]) as two:
-        mirror = Mirror(one, folder)
-        for version in range(12):
-            append_ids(folder, version)
-            if not version:
-                await mirror.delta.furnish()
-            await mirror.follow()
-            answers = await asyncio.gather(*(http.get(TABLE) for http in (one, two) for _ in range(3)))
-            assert {ok(each)["metadata"]["properties"]["delta-version"] for each in answers} == {str(version)}
-            assert len({each.json()["metadata-location"] for each in answers}) == 1
-        feed = ok(await one.get("/api/moorage/v1/feed", params={"after": 0, "limit": 1000}))["entries"]
+async def converted_versions(http: httpx.AsyncClient) -> list[int]:
+    """The versions that the ledger records as converted, in the order of its entries."""
+    feed = ok(await http.get("/api/moorage/v1/feed", params={"after": 0, "limit": 1000}))["entries"]
     changes = [change for entry in feed for change in entry["story"]["changes"]]
-    converted = [change["version"] for change in changes if change.get("ref") == "iceberg"]
-    assert converted == sorted(set(converted))
-    assert converted[-1] == 11
-    files = list((mirror.table.folder / "_iceberg").glob("*.metadata.json"))
-    assert len(files) == len(converted)
-    assert ids_in(servers[1]) == list(range(12))
+    return [change["version"] for change in changes if change.get("ref") == "iceberg"]
+
+
+@pytest.mark.postgres
+async def test_two_servers_convert_each_version_once(cluster: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    with cluster.server("one") as first, cluster.server("two") as second:
+        async with client_of(first) as one, client_of(second) as two:
+            mirror = Mirror(one, folder)
+            for version in range(12):
+                append_ids(folder, version)
+                if not version:
+                    await mirror.delta.furnish()
+                await mirror.follow()
+                answers = await asyncio.gather(*(http.get(TABLE) for http in (one, two) for _ in range(3)))
+                assert {ok(each)["metadata"]["properties"]["delta-version"] for each in answers} == {str(version)}
+                assert len({each.json()["metadata-location"] for each in answers}) == 1
+            converted = await converted_versions(one)
+        assert converted == sorted(set(converted))
+        assert converted[-1] == 11
+        files = list((mirror.table.folder / "_iceberg").glob("*.metadata.json"))
+        assert len(files) == len(converted)
+        assert ids_in(second) == list(range(12))
+        assert not first.errors()
+        assert not second.errors()
+
+
+@pytest.mark.postgres
+@pytest.mark.timeout(300)
+async def test_a_server_that_dies_during_a_conversion_leaves_the_version_to_another(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plain"
+    append_ids(folder, 0)
+    with cluster.server("one") as surviving:
+        async with client_of(surviving) as http:
+            mirror = Mirror(http, folder)
+            await mirror.delta.furnish()
+            await mirror.follow()
+            ok(await http.get(TABLE))
+            for version, step in enumerate(STEPS_OF_POSTGRES, 1):
+                append_ids(folder, version)
+                with cluster.server(f"dying{version}", MOORAGE_DIE_AT=step) as dying:
+                    async with client_of(dying) as other:
+                        mirror.delta.http = other
+                        await mirror.follow()
+                        await load_until_dead(other, version)
+                    assert not await is_up(dying), step
+                await require_versions(http, version)
+                assert ids_in(surviving) == list(range(version + 1)), step
+            assert await converted_versions(http) == list(range(len(STEPS_OF_POSTGRES) + 1))
+        assert not surviving.errors()

@@ -14,6 +14,7 @@ FEATURES = {
     "delta.enableDeletionVectors": "true",
     "delta.enableTypeWidening": "true",
     "delta.columnMapping.mode": "name",
+    "delta.checkpointInterval": "100",
     "delta.minReaderVersion": "3",
     "delta.minWriterVersion": "7",
 }
@@ -23,7 +24,7 @@ class SparkWalk:
     """A table with a partition column, and random operations on it. Equal seeds do the same operations."""
 
     def __init__(self, spark: SparkSession, folder: Path, seed: int, properties: dict[str, str] | None = None) -> None:
-        self.spark, self.folder, self.random = spark, folder, random.Random(seed)
+        self.spark, self.folder, self.seed, self.random = spark, folder, seed, random.Random(seed)
         self.name = f"delta.`{folder}`"
         self.next_id = 0
         self.added: list[str] = []

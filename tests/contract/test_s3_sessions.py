@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+from urllib.parse import parse_qsl
 
 import httpx
 import pytest
@@ -13,9 +18,11 @@ from msgspec.structs import replace
 from moorage.core.errors import Unavailable, Unsupported
 from moorage.storage.s3 import S3Storage
 from moorage.storage.s3_account import S3Key
+from moorage.storage.s3_delegation import S3Delegation
 from moorage.storage.s3_requests import S3Request, sign, understand
 from moorage.storage.s3_sessions import S3Sessions, policy_of
 from moorage.testing.minio import KEY, MinioServer
+from moorage.testing.storage_kit import MUCH
 
 pytestmark = pytest.mark.xdist_group("s3")
 
@@ -105,7 +112,77 @@ async def test_concurrent_checks_of_an_unreachable_store_share_one_attempt(
     ]
 
 
+class RoleEndpoint(BaseHTTPRequestHandler):
+    """An STS that knows one role. Its sessions are those of MinIO, which has no roles."""
+
+    forms: ClassVar[list[dict[str, str]]] = []
+    store: ClassVar[str]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.forms.append(dict(parse_qsl(body.decode())))
+        names = ("authorization", "content-type", "x-amz-date", "x-amz-content-sha256", "host")
+        headers = {name: self.headers[name] for name in names}
+        answer = httpx.post(f"{self.store}/", content=body, headers=headers, trust_env=False)
+        self.send_response(answer.status_code)
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+async def test_a_role_is_assumed_with_its_external_id_at_its_own_endpoint(minio: MinioServer, location: str) -> None:
+    RoleEndpoint.store = minio.endpoint
+    with ThreadingHTTPServer(("127.0.0.1", 0), RoleEndpoint) as sts:
+        Thread(target=sts.serve_forever, daemon=True).start()
+        role = "arn:aws:iam::123456789012:role/lake"
+        account = replace(
+            minio.account(location),
+            sts_endpoint=f"http://127.0.0.1:{sts.server_port}",
+            role_arn=role,
+            external_id="our-own",
+            is_strict=True,
+        )
+        sessions = S3Sessions(account)
+        storage = S3Storage(account, sessions)
+        assert await storage.put_new(f"{location}t/", "a", b"1"), "the server itself uses the role"
+        delegation = S3Delegation(account, sessions, storage)
+        assert await delegation.vends()
+        key = await delegation.vend([f"{location}t/"], writes=False)
+        (url,) = await delegation.presign(f"{location}t/", ["a"], seconds=60)
+        sts.shutdown()
+    first, *others = RoleEndpoint.forms
+    assert (first["RoleArn"], first["ExternalId"], "Policy" in first) == (role, "our-own", False)
+    assert all((form["RoleArn"], form["ExternalId"]) == (role, "our-own") for form in others)
+    assert json.loads(others[-1]["Policy"]) == json.loads(policy_of(f"{location}t/", writes=False))
+    own = S3Key(access_key_id=key.access_key_id, secret_access_key=key.secret_access_key, token=key.session_token)
+    client = S3Storage(replace(minio.account(location), key=own))
+    assert await client.read(f"{location}t/", "a", limit=MUCH) == b"1"
+    with pytest.raises(Unavailable, match="Denied"):
+        await client.put_new(f"{location}t/", "b", b"")
+    async with httpx.AsyncClient(trust_env=False) as http:
+        assert (await http.get(url)).content == b"1"
+
+
 def test_a_location_with_pattern_characters_gets_no_policy() -> None:
     for odd in ("s3://lake/a*/", "s3://lake/a?/", "s3://lake/${aws:username}/"):
         with pytest.raises(Unsupported):
             policy_of(odd, writes=False)
+
+
+async def test_a_session_does_not_list_the_names_of_a_sibling(minio: MinioServer, location: str) -> None:
+    account = minio.account(location)
+    bucket, folder = location.removeprefix("s3://").split("/")[:2]
+    id = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d20"
+    statuses = []
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        for name in ("t1", id):
+            key = await S3Sessions(account).key_for(f"{location}{name}/", writes=False)
+            for prefix in (f"{folder}/{name}/", f"{folder}/{name}/part", f"{folder}/{name}", f"{folder}/", ""):
+                request = S3Request("GET", f"{account.endpoint}/{bucket}?list-type=2&prefix={prefix}", {})
+                now_ms = time.time_ns() // 1_000_000
+                signed = sign(key, account.region, request, understand(account, request), now_ms=now_ms)
+                headers = {header: values[0] for header, values in signed.items()}
+                statuses.append((await http.get(request.uri, headers=headers)).status_code)
+    assert statuses == [200, 200, 403, 403, 403, 200, 200, 200, 403, 403]

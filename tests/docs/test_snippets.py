@@ -56,5 +56,5 @@ def test_every_client_page_has_the_same_sections_and_an_example() -> None:
             continue
         assert "Local disk" in {snippet.section for snippet in snippets(page)}, page.name
         headings = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
-        assert headings == ["## Local disk", "## S3", "## Limits"], page.name
+        assert headings == ["## Local disk", "## S3", "## Authentication", "## Limits"], page.name
         assert f"({page.name})" in (page.parent / "index.md").read_text(encoding="utf-8"), page.name

@@ -16,6 +16,8 @@ HOMES = {"moorage.core.entries", "moorage.core.securables"}
 
 def open_matches(text: str) -> Iterator[int]:
     """The lines of matches on a watched type that do not end with `case _: assert_never(…)`."""
+    if "match " not in text:
+        return
     tree = ast.parse(text)
     imported = {
         alias.asname or alias.name

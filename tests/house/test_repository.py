@@ -43,6 +43,7 @@ LOCKS = (
     "requirements-clients.lock",
     "requirements-judges.lock",
     "openapi/tools/package-lock.json",
+    "tests/contract/azurite/package-lock.json",
 )
 
 

@@ -12,8 +12,12 @@ import pytest
 
 from moorage.client import Client
 from moorage.client.delta import DeltaTables
+from moorage.client.spark.settings import SparkSettings
+from moorage.pipeline.sdp.connect_server import ConnectServer
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
+from tests.conformance.lakes import pyiceberg_of
+from tests.pipeline.sites import Site
 from tests.pipeline.workers import spark_worker
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def spark(server: ServerProcess, jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from moorage.client.spark import SparkSettings, session
+    from moorage.client.spark import session
 
     scratch = tmp_path_factory.mktemp("spark")
     conf = {
@@ -94,3 +98,27 @@ def moored(lake: ServerProcess) -> Iterator[Client]:
     """A client of the server that has a worker."""
     with Client(lake.url) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def connect(server: ServerProcess, jars: Path) -> Iterator[ConnectServer]:
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    }
+    with Client(server.url) as client:
+        if all(catalog.name != "sample" for catalog in client.catalogs.list()):
+            client.catalogs.create("sample")  # Spark knows the catalogs that exist when it starts
+    with ConnectServer(SparkSettings(master="local[2]", jars=jars, conf=conf), server.url) as connect:
+        yield connect
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def site(client: Client, connect: ConnectServer, schema: str, tmp_path: Path, server: ServerProcess) -> Site:
+    return Site(client, connect, schema, tmp_path, pyiceberg_of(server))

@@ -94,15 +94,15 @@ def test_rows_are_ordered_on_request(lake: ServerProcess, moored: Client, args: 
 
 def test_expiry_removes_snapshots_and_files_that_no_branch_or_tag_needs(lake: ServerProcess, moored: Client) -> None:
     table = make(lake, "expired", 8)
-    kept = table.history()[1].snapshot_id
-    table.manage_snapshots().create_tag(kept, "kept").commit()
+    kept, side = table.history()[1].snapshot_id, table.history()[2].snapshot_id
+    table.manage_snapshots().create_tag(kept, "kept").create_branch(side, "side").commit()
     before = ids(table)
     run(moored, "expired", "compact")
     result = run(moored, "expired", "expire", older_than_days=0, keep_last=1)
-    assert result["after"]["snapshots"] == 2
-    assert result["deleted"]["deleted_data_files_count"] == 6
+    assert result["after"]["snapshots"] == 3
+    assert result["deleted"]["deleted_data_files_count"] == 5
     assert ids(table) == before
-    assert len(ids(table, snapshot_id=kept)) == 20
+    assert (len(ids(table, snapshot_id=kept)), len(ids(table, snapshot_id=side))) == (20, 30)
     assert run(moored, "expired", "expire", older_than_days=0, keep_last=1)["before"] == result["after"]
 
 
@@ -167,6 +167,24 @@ def test_the_commits_of_a_job_carry_its_fence(lake: ServerProcess, moored: Clien
     time.sleep(5)
     table = pyiceberg_of(lake).load_table("sea.fenced")
     assert {snapshot.summary.operation.value for snapshot in table.snapshots() if snapshot.summary} == {"append"}
+
+
+@pytest.mark.slow
+def test_position_delete_files_of_format_version_2_are_merged(
+    lake: ServerProcess, moored: Client, spark: SparkSession
+) -> None:
+    attach_spark(spark, lake, "v2")
+    properties = "'format-version'='2', 'write.delete.mode'='merge-on-read', 'write.delete.granularity'='partition'"
+    spark.sql(f"CREATE TABLE v2.sea.positions (id BIGINT) USING iceberg TBLPROPERTIES ({properties})")
+    spark.sql("INSERT INTO v2.sea.positions SELECT /*+ COALESCE(1) */ id FROM range(1000)")
+    for gone in range(6):
+        spark.sql(f"DELETE FROM v2.sea.positions WHERE id = {gone}")
+    # No data file is rewritten, so the deletes are not applied.
+    result = run(moored, "positions", "compact", where="id < 0")
+    assert (result["before"]["delete_files"], result["after"]["delete_files"]) == (6, 1)
+    assert (result["before"]["files"], result["after"]["files"]) == (1, 1)
+    found = spark.sql("SELECT id FROM v2.sea.positions").collect()
+    assert sorted(row["id"] for row in found) == list(range(6, 1000))
 
 
 @pytest.mark.slow

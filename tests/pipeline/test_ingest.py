@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
+from moorage.client import Client
+from moorage.client.delta import DeltaTables
 from moorage.pipeline.ingest import IngestRefused, Request, ingest
 from moorage.pipeline.ingest.files import source_id
 from moorage.pipeline.ingest.requests import TableFormat
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark-pipeline")
 
+ROW_TRACKING = {
+    "delta.rowTracking.materializedRowIdColumnName": "_row-id",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version",
+}
 FORMATS = ("delta", "iceberg", "lance")
 
 
@@ -62,6 +70,14 @@ def test_a_folder_that_keeps_filling_is_taken_once(
     reasons = {row.line: row.reason for row in rejected}
     assert "not valid JSON" in reasons[2]
     assert "'id' is not of type bigint" in reasons[3]
+    with Client(server.url) as client:
+        found = client.lineage.get("lake", [schema.split(".")[1]], kind)
+        (origin,) = found.steps
+        assert (origin.kind, origin.sources) == ("ingest", (source.as_uri(),))
+        assert origin.output.versions == (found.version,)
+        (earlier,) = origin.inputs
+        (before,) = client.lineage.get("lake", [schema.split(".")[1]], kind, version=earlier.version).steps
+        assert [(client.jobs.get(step.job).result or {}).get("rows") for step in (before, origin)] == [3, 1]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -140,6 +156,29 @@ def test_an_unreadable_parquet_file_is_set_aside_and_the_others_are_taken(
     assert rejected[0].reason
 
 
+def test_avro_files_go_into_a_table_that_only_delta_can_write(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    table = f"{schema}.tracked"
+    with DeltaTables(server.url) as tables:
+        new = tables.stage(table)
+        features = [*new.protocol["writer-features"], "rowTracking", "domainMetadata"]
+        tracked = replace(new, protocol={**new.protocol, "writer-features": features})
+        fields = spark.createDataFrame([], "id long, name string").schema.jsonValue()
+        tables.create(tracked, fields, properties={"delta.enableRowTracking": "true", **ROW_TRACKING})
+    source = tmp_path / "in"
+    for number, name in ((1, "Nellie"), (2, "Vigilance")):
+        row = spark.createDataFrame([(number, name)], "id long, name string")
+        row.coalesce(1).write.format("avro").save(str(tmp_path / name))
+        source.mkdir(exist_ok=True)
+        next((tmp_path / name).glob("*.avro")).rename(source / f"{name}.avro")
+        assert ingest(spark, Request(source=str(source), table=table, url=server.url)).rows == 1
+    with DeltaTables(server.url) as tables:
+        state = tables.state(table)
+        assert sorted(file["baseRowId"] for file in state.files) == [0, 1]
+        assert state.version == 2
+
+
 def test_new_fields_become_columns_on_request_and_a_source_can_be_replaced(
     spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
 ) -> None:
@@ -154,6 +193,36 @@ def test_new_fields_become_columns_on_request_and_a_source_can_be_replaced(
     whole = ingest(spark, Request(source=str(source), table=table, url=server.url, mode="overwrite"))
     assert whole.rows == 2
     assert spark.read.format("moorage").load(table).count() == 2
+
+
+def test_a_file_is_known_by_its_name(spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path) -> None:
+    """Late and empty files are taken; one that was renamed or copied is another file; a changed one is reported."""
+    source, table = tmp_path / "in", f"{schema}.named"
+    request = Request(source=str(source), table=table, url=server.url, schema="id long")
+    for name, id in (("a.json", 1), ("b.json", 2), ("c.json", 3)):
+        put(source, name, [{"id": id}])
+    put(source, "empty.json", [])
+    assert ingest(spark, request).rows == 3
+    os.utime(put(source, "late.json", [{"id": 4}]), (1_000_000_000, 1_000_000_000))
+    (source / "a.json").rename(source / "renamed.json")
+    shutil.copy(source / "b.json", source / "copied.json")
+    (source / "c.json").write_text('{"id": 33}\n{"id": 34}\n')
+    second = ingest(spark, request)
+    assert (second.rows, second.files, second.changed_files) == (3, 3, 1)
+    rows = spark.read.format("moorage").load(table).collect()
+    assert sorted(row.id for row in rows) == [1, 1, 2, 2, 3, 4]
+
+
+def test_an_ingest_of_many_small_files_makes_few_data_files(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.small"
+    for at in range(100):
+        put(source, f"{at}.json", [{"id": at}])
+    request = Request(source=str(source), table=table, url=server.url, table_format="iceberg", schema="id long")
+    assert ingest(spark, request).rows == 100
+    assert spark.table(f"{table}.files").count() <= 2
+    assert spark.conf.get("spark.sql.files.openCostInBytes") == "4194304b"
 
 
 def test_what_cannot_be_done_is_refused_with_the_remedy(

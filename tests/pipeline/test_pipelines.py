@@ -2,108 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import threading
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from pyiceberg.catalog import Catalog
 
+from moorage.cli.pipeline import run as pipeline_command
 from moorage.client import Client
 from moorage.client.answers import Job
-from moorage.client.spark import SparkSettings
+from moorage.client.lineage import LineageStep
+from moorage.client.openlineage import to_events
 from moorage.core.entries import JobState
-from moorage.core.jobs import PIPELINE
+from moorage.core.lineage import lineage_of
 from moorage.pipeline.sdp.connect_server import ConnectServer
-from moorage.pipeline.sdp.project import Graph, ProjectFailed, run_project
-from moorage.pipeline.sdp.runs import pipeline_program
-from moorage.pipeline.worker import Worker
+from moorage.pipeline.sdp.project import ProjectFailed
 from moorage.testing.server import COMMAND, ServerProcess
-from tests.conformance.lakes import pyiceberg_of
+from tests.pipeline.sites import SLOW, Site
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.xdist_group("spark-pipeline")
 
 
-@pytest.fixture(scope="module")
-def connect(server: ServerProcess, jars: Path) -> Iterator[ConnectServer]:
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-    }
-    with ConnectServer(SparkSettings(master="local[2]", jars=jars, conf=conf), server.url) as connect:
-        yield connect
-
-
-@pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
-    with Client(server.url) as client:
-        yield client
-
-
-class Site:
-    """A project in a folder, its pipeline in a schema of its own, and a worker."""
-
-    def __init__(self, client: Client, connect: ConnectServer, schema: str, folder: Path, lake: Catalog) -> None:
-        self.client, self.connect, self.folder, self.lake = client, connect, folder, lake
-        self.schema = schema.split(".")[1]
-        (folder / "in").mkdir()
-        self.files: dict[str, str] = {
-            "spark-pipeline.yml": dedent(f"""\
-                name: daily
-                storage: {(folder / "state").as_uri()}
-                catalog: lake
-                schema: {self.schema}
-                libraries:
-                  - glob:
-                      include: steps/**
-                """)
-        }
-
-    def python(self, text: str) -> None:
-        head = (
-            "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSession\nspark = SparkSession.active()\n"
-        )
-        self.files["steps/flows.py"] = head + dedent(text).replace("{in}", str(self.folder / "in"))
-
-    def put(self, name: str, rows: list[dict[str, Any]]) -> None:
-        part = self.folder / f".{name}"
-        part.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        part.rename(self.folder / "in" / name)
-
-    def check(self) -> Graph:
-        graph = run_project(self.files, self.connect, {"dry": True}, session_id=_fresh()).graph
-        self.client.pipelines.register(
-            "lake", [self.schema], "daily", self.files, tables=graph.tables, views=graph.views, flows=graph.flows
-        )
-        return graph
-
-    def run(self, **what: Any) -> Job:
-        job = self.client.pipelines.run("lake", [self.schema], "daily", **what)
-        Worker(self.client, threading.Event(), programs={PIPELINE: pipeline_program(self.connect)}).run(once=True)
-        return self.client.jobs.get(job.id)
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.lake.load_table(f"{self.schema}.{table}").scan().to_arrow().to_pylist()
-        return found
-
-
-def _fresh() -> str:
-    return str(uuid.uuid4())
-
-
-@pytest.fixture
-def site(client: Client, connect: ConnectServer, schema: str, tmp_path: Path, server: ServerProcess) -> Site:
-    return Site(client, connect, schema, tmp_path, pyiceberg_of(server))
-
-
+NAMES = ("bronze", "silver", "gold")
 FLOWS = """
     from pyspark.sql import functions as F
 
@@ -134,14 +61,22 @@ def test_files_become_tables_and_a_failed_run_leaves_the_old_rows(site: Site) ->
     done = site.run()
     assert done.state is JobState.SUCCEEDED, done.error
     assert done.result is not None
-    assert done.result["tables"][f"lake.{site.schema}.bronze"] == {"rows": 6, "added": 6}
+    bronze = done.result["tables"][f"lake.{site.schema}.bronze"]
+    assert (bronze["rows"], bronze["added"]) == (6, 6)
     assert [(row["n"], row["total"]) for row in site.rows("gold")] == [(5, 5.0)]
     # The second run reads only what is new, and the views see all of it.
     site.put("b.json", [{"id": at, "amount": 1.0} for at in range(5, 7)])
     failed = site.run()
     assert failed.state is JobState.QUEUED, failed.state
     assert failed.error is not None
-    assert "gold" in failed.error or "DIVIDE_BY_ZERO" in failed.error
+    line = site.files["steps/flows.py"].splitlines().index("def gold():")  # that of the decorator
+    assert failed.error.startswith(
+        f"steps/flows.py:{line}: the flow 'lake.{site.schema}.gold' failed: [DIVIDE_BY_ZERO]"
+    )
+    assert failed.progress is not None
+    assert failed.progress["flows"] == {
+        f"lake.{site.schema}.{name}": "FAILED" if name == "gold" else "COMPLETED" for name in NAMES
+    }
     assert len(site.rows("bronze")) == 8
     assert len(site.rows("silver")) == 5
     assert [(row["n"], row["total"]) for row in site.rows("gold")] == [(5, 5.0)]
@@ -153,6 +88,129 @@ def test_files_become_tables_and_a_failed_run_leaves_the_old_rows(site: Site) ->
     assert again.state is JobState.SUCCEEDED, again.error
     assert len(site.rows("bronze")) == 9
     assert [(row["n"], row["total"]) for row in site.rows("gold")] == [(8, 8.0)]
+    _require_lineage(site, done, again)
+
+
+def _require_lineage(site: Site, first: Job, last: Job) -> None:
+    """Each version of `gold` leads to the files, by the snapshots that its run has read."""
+    heads = {name: str(site.lake.load_table(f"{site.schema}.{name}").metadata.current_snapshot_id) for name in NAMES}
+    found = site.client.lineage.get("lake", [site.schema], "gold")
+    assert found.version == heads["gold"]
+    assert [step.job for step in found.steps] == [last.id] * 3
+    gold, silver, bronze = found.steps
+    assert [(each.table, each.version) for each in gold.inputs] == [(f"lake.{site.schema}.silver", heads["silver"])]
+    assert [(each.table, each.version) for each in silver.inputs] == [(f"lake.{site.schema}.bronze", heads["bronze"])]
+    assert bronze.sources == (str(site.folder / "in"),)
+    assert gold.columns == {"total": (f"lake.{site.schema}.silver.amount",)}
+    assert silver.columns == {name: (f"lake.{site.schema}.bronze.{name}",) for name in ("amount", "id")}
+    # What the failed run has committed to the streaming table is part of the next one.
+    assert len(bronze.output.versions) == 2
+    old = {step.output.table: step.output.versions for step in lineage_of(first.result).steps}
+    first_gold = old[f"lake.{site.schema}.gold"][-1]
+    before = site.client.lineage.get("lake", [site.schema], "gold", version=first_gold)
+    assert {step.job for step in before.steps} == {first.id}
+    below = site.client.lineage.get("lake", [site.schema], "bronze", direction="downstream")
+    assert {step.output.table for step in below.steps} == {f"lake.{site.schema}.{name}" for name in ("silver", "gold")}
+    _require_openlineage(site, found.steps)
+
+
+def _require_openlineage(site: Site, steps: tuple[LineageStep, ...]) -> None:
+    start, end = to_events(steps, site.client.url)
+    assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert end["job"]["name"] == f"lake.{site.schema}.daily"
+    assert {"namespace": "file", "name": str(site.folder / "in")} in end["inputs"]
+    versions = {each["name"].rsplit(".", 1)[1]: each["facets"]["version"]["datasetVersion"] for each in end["outputs"]}
+    assert versions == {step.output.table.rsplit(".", 1)[1]: step.output.versions[-1] for step in steps}
+
+
+SINKS = """
+    @dp.table
+    def bronze():
+        return spark.readStream.schema("id LONG, x FLOAT, y FLOAT").json("{in}")
+
+    @dp.temporary_view
+    def points():
+        return spark.readStream.table("bronze").selectExpr("id", "array(x, y) AS vector")
+
+    dp.create_sink("to_delta", "moorage", {"path": "lake.{schema}.points_delta", "url": "{url}"})
+    dp.create_sink(
+        "to_lance", "moorage", {"path": "lake.{schema}.points_lance", "tableFormat": "lance", "url": "{url}"}
+    )
+
+    @dp.append_flow(target="to_delta")
+    def fill_delta():
+        return spark.readStream.table("points").selectExpr("id", "vector[0] AS x")
+
+    @dp.append_flow(target="to_lance")
+    def fill_lance():
+        return spark.readStream.table("points")
+"""
+
+
+def test_streams_fill_a_delta_table_and_a_lance_table_and_their_lineage_names_the_versions(
+    site: Site, spark: SparkSession, server: ServerProcess
+) -> None:
+    site.python(SINKS.replace("{schema}", site.schema).replace("{url}", server.url))
+    graph = site.check()
+    sinks = [f"lake.{site.schema}.points_delta", f"lake.{site.schema}.points_lance"]
+    assert sorted(graph.sinks.values()) == sinks
+    for at in range(2):
+        site.put(f"{at}.json", [{"id": at, "x": 1.0, "y": 2.0}])
+        done = site.run()
+        assert done.state is JobState.SUCCEEDED, done.error
+        assert done.result is not None
+        assert {sink: done.result["tables"][sink]["rows"] for sink in sinks} == dict.fromkeys(sinks, at + 1)
+    for sink in sinks:
+        assert sorted(row.id for row in spark.read.format("moorage").load(sink).collect()) == [0, 1]
+        name = sink.rsplit(".", 1)[1]
+        head = site.client.namespaces.table("lake", [site.schema], name).head
+        found = site.client.lineage.get("lake", [site.schema], name)
+        assert found.version == str(head and head.version)
+        assert [step.output.table.rsplit(".", 1)[1] for step in found.steps] == [name, "bronze"]
+
+
+CHECKED = """
+    from moorage.client.expectations import define_checked
+
+    @dp.table
+    def bronze():
+        return spark.readStream.schema("id LONG, amount DOUBLE").json("{in}")
+
+    rules = {
+        "id is known": ("id IS NOT NULL", "fail"),
+        "amount is positive": ("amount > 0", "drop"),
+        "amount is usual": ("amount < 1000", "warn"),
+    }
+    define_checked("silver", "bronze", rules, stream=True, keep_rejected=True)
+"""
+
+
+def test_expectations_are_counted_in_the_result_of_a_run_and_dropped_rows_are_kept_aside(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.python(CHECKED)
+    site.check()
+    site.put("a.json", [{"id": 1, "amount": 5.0}, {"id": 2, "amount": -1.0}, {"id": 3, "amount": 5000.0}])
+    done = site.run()
+    assert done.state is JobState.SUCCEEDED, done.error
+    assert done.result is not None
+    assert done.result["expectations"] == {
+        f"lake.{site.schema}.silver": {
+            "id is known": {"action": "fail", "fulfilled": 3, "broken": 0},
+            "amount is positive": {"action": "drop", "fulfilled": 2, "broken": 1},
+            "amount is usual": {"action": "warn", "fulfilled": 2, "broken": 1},
+        }
+    }
+    assert sorted(row["id"] for row in site.rows("silver")) == [1, 3]
+    assert [(row["id"], row["broken"]) for row in site.rows("silver_rejected")] == [(2, ["amount is positive"])]
+    for verb in ("show", "history"):
+        assert pipeline_command([verb, f"lake.{site.schema}.daily", "--url", site.client.url]) == 0
+        assert "amount is positive (drop): 1 of 3 rows break it" in capsys.readouterr().out
+    site.put("b.json", [{"amount": 1.0}])
+    failed = site.run()
+    assert failed.error is not None
+    assert "'id is known' is not fulfilled by the row" in failed.error
+    site.client.jobs.cancel(failed.id)
 
 
 @pytest.mark.parametrize("operator", ['withColumn("x", F.lit(1))', 'drop("amount")', 'dropDuplicates(["id"])'])
@@ -169,6 +227,87 @@ def test_an_operator_that_loses_its_source_is_refused_by_file_and_line(site: Sit
     ) as e:
         site.check()
     assert e.value.refused
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('spark.range(3).writeTo("lake.{schema}.stray").create()', "sends the command write_operation_v2 to Spark"),
+        (
+            'spark.catalog.createTable("lake.{schema}.stray", schema=spark.range(1).schema)',
+            "calls catalog.create_table",
+        ),
+        ('open("{in}/stray.json", "w")', "writes the file '.*stray.json'"),
+    ],
+)
+def test_a_project_that_writes_while_it_is_imported_is_refused_by_file_and_line(
+    site: Site, line: str, what: str
+) -> None:
+    site.python(f"""
+        @dp.materialized_view
+        def one():
+            return spark.range(1)
+
+        {line.replace("{schema}", site.schema)}
+    """)
+    with pytest.raises(ProjectFailed, match=rf"steps/flows\.py:9: the project {what} while it is imported") as e:
+        site.check()
+    assert e.value.refused
+    assert list(site.client.namespaces.tables("lake", [site.schema])) == []
+    assert list((site.folder / "in").iterdir()) == []
+
+
+def test_a_flow_that_cannot_be_resolved_is_named_with_its_line_and_the_reason(site: Site) -> None:
+    site.python(FLOWS.replace('max("amount")', 'max("missing")'))
+    with pytest.raises(
+        ProjectFailed, match=rf"^steps/flows\.py:\d+: the flow 'lake.{site.schema}.silver' failed: \[UNRESOLVED_COLUMN"
+    ):
+        site.check()
+
+
+SQL = """\
+CREATE STREAMING TABLE calls;
+CREATE FLOW early AS INSERT INTO calls BY NAME SELECT id, amount FROM STREAM bronze WHERE id < 5;
+CREATE FLOW late AS INSERT INTO calls BY NAME SELECT id, amount FROM STREAM bronze WHERE id >= 5;
+CREATE TEMPORARY VIEW dear AS SELECT * FROM calls WHERE amount > 1;
+CREATE MATERIALIZED VIEW totals TBLPROPERTIES ('write.wap.enabled' = 'true') AS
+  SELECT count(*) AS n, sum(amount) AS amount FROM dear;
+"""
+
+
+def test_flows_and_views_in_sql_have_lineage_and_one_view_can_be_refreshed_alone(site: Site) -> None:
+    site.python("""
+        @dp.table
+        def bronze():
+            return spark.readStream.schema("id LONG, amount DOUBLE").json("{in}")
+
+        @dp.materialized_view
+        def gold():
+            return spark.sql("SELECT count(*) AS n, count(DISTINCT id) AS ids FROM bronze")
+    """)
+    site.files["steps/more.sql"] = SQL
+    graph = site.check()
+    short = {name: name.rsplit(".", 1)[1] for flow in graph.flows for name in (flow.target, *flow.reads)}
+    assert {
+        (flow.name.rsplit(".", 1)[-1], short[flow.target], *map(short.get, flow.reads)) for flow in graph.flows
+    } == {
+        ("bronze", "bronze"),
+        ("gold", "gold", "bronze"),
+        ("early", "calls", "bronze"),
+        ("late", "calls", "bronze"),
+        ("dear", "dear", "calls"),
+        ("totals", "totals", "dear"),
+    }
+    site.put("a.json", [{"id": at, "amount": float(at)} for at in range(10)])
+    assert site.run().state is JobState.SUCCEEDED
+    assert site.rows("totals") == [{"n": 8, "amount": 44.0}]
+    steps = site.client.lineage.get("lake", [site.schema], "totals").steps
+    assert [step.output.table.rsplit(".", 1)[1] for step in steps] == ["totals", "calls", "bronze"]
+    site.put("b.json", [{"id": 10, "amount": 10.0}])
+    only = site.run(refresh=[f"lake.{site.schema}.bronze", f"lake.{site.schema}.gold"])
+    assert only.state is JobState.SUCCEEDED, only.error
+    assert site.rows("gold") == [{"n": 11, "ids": 11}]
+    assert site.rows("totals") == [{"n": 8, "amount": 44.0}]  # it and its source are left alone
 
 
 def test_a_view_in_sql_must_be_written_on_a_branch(site: Site) -> None:
@@ -227,18 +366,6 @@ def test_the_command_checks_registers_and_runs_a_project(
     assert f"{schema}.daily_totals 1 rows" in run
     assert "daily_events" in moorage("pipeline", "show", name, "--url", server.url)
     moorage("pipeline", "drop", name, "--url", server.url)
-
-
-SLOW = """
-    @dp.table
-    def bronze():
-        return spark.readStream.schema("id LONG, amount DOUBLE").option("maxFilesPerTrigger", 1).json("{in}")
-
-    @dp.materialized_view
-    def gold():
-        return spark.read.table("bronze").selectExpr("count(*) AS n", "count(DISTINCT id) AS ids")
-"""
-"""Eight files are eight batches, so that a kill comes between two of them."""
 
 
 def test_a_killed_spark_server_fails_the_run_and_the_next_one_has_each_row_once(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moorage.server.secret_keys import read_secret_keys
 from moorage.server.settings import Settings, SettingsError, load, options, require_safe_listen
 
 
@@ -233,3 +235,57 @@ def test_a_server_without_authentication_may_listen_on_loopback(host: str) -> No
 
 def test_every_setting_has_a_description() -> None:
     assert all(option.description for option in options())
+
+
+def test_the_keys_of_secrets_come_from_one_source(tmp_path: Path) -> None:
+    first, second = (b64encode(bytes([n]) * 32).decode() for n in (1, 2))
+    file = tmp_path / "keys"
+    file.write_text(f"{second}\n{first}\n")
+    assert read_secret_keys(load()) == ()
+    assert read_secret_keys(load(environ={"MOORAGE_SECRET_KEY": f"{first},{second}"})) == (b"\x01" * 32, b"\x02" * 32)
+    assert read_secret_keys(load(flags={"secret_key_file": file})) == (b"\x02" * 32, b"\x01" * 32)
+    assert read_secret_keys(load(flags={"secret_key_command": f"cat {file}"})) == (b"\x02" * 32, b"\x01" * 32)
+    with pytest.raises(SettingsError, match="only one of them"):
+        load(flags={"secret_key_file": file, "secret_key_command": "cat"})
+    with pytest.raises(SettingsError, match="MOORAGE_SECRET_KEY is invalid") as wrong:
+        load(environ={"MOORAGE_SECRET_KEY": "too-short-canary"})
+    assert "canary" not in str(wrong.value)
+    assert first not in repr(load(environ={"MOORAGE_SECRET_KEY": first}))
+    for broken, reason in (
+        ({"secret_key_file": tmp_path / "none"}, "No such file"),
+        ({"secret_key_command": "false"}, "status 1"),
+    ):
+        with pytest.raises(SettingsError, match=reason):
+            read_secret_keys(load(flags=broken))
+
+
+OIDC = {"MOORAGE_AUTH": "on", "MOORAGE_OIDC_ISSUERS": "https://a.example, https://b.example"}
+
+
+def test_each_issuer_has_a_client_for_browsers_unless_its_id_is_empty() -> None:
+    settings = load(environ={**OIDC, "MOORAGE_OIDC_CLIENT_ID": "one, two", "MOORAGE_OIDC_CLIENT_SECRET": ", swordfish"})
+    found = [(client.issuer, client.client_id, client.client_secret) for client in settings.browser_clients]
+    assert found == [("https://a.example", "one", None), ("https://b.example", "two", "swordfish")]
+    assert "swordfish" not in repr(settings) + repr(settings.browser_clients)
+    only = load(environ={**OIDC, "MOORAGE_OIDC_CLIENT_ID": ",two"}).browser_clients
+    assert [(client.issuer, client.client_secret) for client in only] == [("https://b.example", None)]
+    assert load(environ=OIDC).browser_clients == ()
+
+
+@pytest.mark.parametrize(
+    ("environ", "part"),
+    [
+        ({**OIDC, "MOORAGE_OIDC_CLIENT_ID": "one"}, "MOORAGE_OIDC_CLIENT_ID is 'one'; expected the ids"),
+        ({"MOORAGE_AUTH": "on", "MOORAGE_OIDC_CLIENT_ID": "one"}, "needs oidc_issuers"),
+        ({**OIDC, "MOORAGE_AUTH": "auto", "MOORAGE_OIDC_CLIENT_ID": "one,two"}, "has no effect without --auth on"),
+        ({**OIDC, "MOORAGE_OIDC_CLIENT_SECRET": "a,b"}, "needs oidc_client_id"),
+        (
+            {**OIDC, "MOORAGE_OIDC_CLIENT_ID": "one,two", "MOORAGE_OIDC_CLIENT_SECRET": "swordfish"},
+            "MOORAGE_OIDC_CLIENT_SECRET is invalid",
+        ),
+    ],
+)
+def test_clients_for_browsers_that_do_not_fit_are_refused(environ: dict[str, str], part: str) -> None:
+    message = error_message(environ=environ)
+    assert part in message
+    assert "swordfish" not in message

@@ -13,7 +13,7 @@ import pytest
 from moorage.client import Client
 from moorage.client.answers import Job
 from moorage.client.spark import SparkSettings, start_session
-from moorage.pipeline.programs import spark_programs
+from moorage.pipeline.programs import PROGRAMS, spark_programs
 from moorage.pipeline.warm_session import WarmSession
 from moorage.pipeline.worker import Worker
 from moorage.testing.server import ServerProcess
@@ -90,7 +90,7 @@ def finish(client: Client, spark: SparkSession) -> Finish:
     """Runs all due jobs in this process, and returns one of them."""
 
     def run(job: dict[str, Any]) -> Job:
-        Worker(client, threading.Event(), programs=spark_programs(OwnSession(spark))).run(once=True)
+        Worker(client, threading.Event(), programs={**PROGRAMS, **spark_programs(OwnSession(spark))}).run(once=True)
         return client.jobs.get(job["id"])
 
     return run

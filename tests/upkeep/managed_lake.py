@@ -97,8 +97,14 @@ class ManagedTable:
         assert answer.is_success, answer.text
 
     def propose(self, version: int, data: bytes) -> None:
+        self.commit(self.stage(version, data))
+
+    def stage(self, version: int, data: bytes) -> Action:
+        """Write a staged commit, and return what a request states about it."""
         at_ms = json.loads(data.splitlines()[0])["commitInfo"]["inCommitTimestamp"]
-        info = write.stage_bytes(self.folder, version, at_ms, data)
+        return write.stage_bytes(self.folder, version, at_ms, data)
+
+    def commit(self, info: Action) -> None:
         answer = self.http.post(
             f"{UNITY}/delta/commit", json={"table_id": self.id, "table_uri": self.location, "commit_info": info}
         )
@@ -203,7 +209,7 @@ def rows_of(spark: SparkSession, table: str, columns: str = "*") -> list[tuple[A
 def small_files(
     spark: SparkSession,
     http: httpx.Client,
-    name: str,
+    table: str | ManagedTable,
     *,
     ddl: str = "id BIGINT, city STRING",
     columns: str = "",
@@ -213,7 +219,7 @@ def small_files(
     **more: str,
 ) -> ManagedTable:
     """A table that Spark wrote in several small files, and that the catalog does not manage yet."""
-    table = stage(http, name)
+    table = table if isinstance(table, ManagedTable) else stage(http, table)
     spark.sql(f"CREATE TABLE {table.path} ({ddl}) USING delta {rest} TBLPROPERTIES ({properties(**more)})")
     for start in range(times):
         spark.range(start * 10, start * 10 + 10, numPartitions=2).createOrReplaceTempView("new_rows")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from moorage.client.answers import Job
+from moorage.client.delta import DeltaTables
+from moorage.testing.server import ServerProcess
 from tests.upkeep.conftest import Finish
 from tests.upkeep.managed_lake import ManagedTable, rows_of, small_files
 
@@ -40,6 +44,18 @@ def compact(table: ManagedTable, finish: Finish, **options: Any) -> Job:
         assert not any(action[kind]["dataChange"] for action in actions for kind in action if kind != "domainMetadata")
     assert not list(table.folder.glob("compact-*/*/_delta_log")), "the shadow's log is removed"
     return job
+
+
+def test_the_shadow_of_a_client_that_is_gone_is_removed_after_a_day(
+    spark: SparkSession, http: httpx.Client, server: ServerProcess, finish: Finish
+) -> None:
+    table = small_files(spark, http, "abandoned", times=1).adopt()
+    with DeltaTables(server.url) as tables:
+        fresh, old = (tables.shadows.create(table.full_name) for _ in range(2))
+    then = time.time() - 25 * 3600
+    os.utime(table.folder / old.folder / "_delta_log" / f"{0:020}.json", (then, then))
+    finish(table.compact())
+    assert [folder.name for folder in table.folder.glob("change-*")] == [fresh.folder.rstrip("/")]
 
 
 def domains_of(commits: dict[int, list[dict[str, Any]]]) -> dict[str, str]:
@@ -130,27 +146,29 @@ def test_columns_that_were_renamed_and_dropped_keep_their_data(
 
 
 ODD = ("NULL", "''", "'%'", "'a/b'", "'ü ß'", "'a=b'", "'%2F'", "'#?:'")
+ODD_TEXT = f"element_at(array({', '.join(ODD)}), int(id % {len(ODD)}) + 1)"
+BEFORE_1970 = "timestamp'1969-12-31 23:59:59.123456' - make_interval(0, 0, 0, int(id % 2))"
+ODD_PARTITIONS: dict[str, Any] = {
+    "ddl": "id BIGINT, p STRING, at TIMESTAMP, d DATE, n DECIMAL(5, 2)",
+    "rest": "PARTITIONED BY (p, at, d, n)",
+    "rows": f"id, {ODD_TEXT}, {BEFORE_1970}, date'1950-01-01', 1.5",
+    "times": 2,
+}
+
+
+def partitions_of(table: ManagedTable) -> set[tuple[Any, ...]]:
+    return {tuple(sorted(file["partitionValues"].items(), key=str)) for file in table.files().values()}
 
 
 def test_odd_partition_values_stay_as_they_were_written(
     spark: SparkSession, http: httpx.Client, finish: Finish, copy: Path
 ) -> None:
-    odd = f"element_at(array({', '.join(ODD)}), int(id % {len(ODD)}) + 1)"
-    at = "timestamp'1969-12-31 23:59:59.123456' - make_interval(0, 0, 0, int(id % 2))"
-    table = small_files(
-        spark,
-        http,
-        "odd",
-        ddl="id BIGINT, p STRING, at TIMESTAMP, d DATE, n DECIMAL(5, 2)",
-        rest="PARTITIONED BY (p, at, d, n)",
-        rows=f"id, {odd}, {at}, date'1950-01-01', 1.5",
-        times=2,
-    ).adopt()
-    texts = {tuple(sorted(file["partitionValues"].items(), key=str)) for file in table.files().values()}
-    before, files = rows_of(spark, table.plain_copy(copy / "before")), len(table.files())
+    table = small_files(spark, http, "odd", **ODD_PARTITIONS).adopt()
+    texts, files = partitions_of(table), len(table.files())
+    before = rows_of(spark, table.plain_copy(copy / "before"))
     compact(table, finish)
     assert len(table.files()) < files
-    assert {tuple(sorted(file["partitionValues"].items(), key=str)) for file in table.files().values()} == texts
+    assert partitions_of(table) == texts
     assert rows_of(spark, table.plain_copy(copy / "after")) == before
 
 
@@ -175,21 +193,22 @@ def test_rows_are_z_ordered_by_the_columns_of_the_request(
     assert rows_of(spark, table.plain_copy(copy / "after")) == before
 
 
+FEATURED: dict[str, Any] = {
+    "ddl": "id BIGINT, city STRING DEFAULT 'none', n INT, twice BIGINT GENERATED ALWAYS AS (id * 2), "
+    "number BIGINT GENERATED ALWAYS AS IDENTITY",
+    "columns": "id, city, n",
+    "rows": "id, 'x', int(id)",
+    "times": 2,
+    "delta.feature.allowColumnDefaults": "supported",
+    "delta.enableTypeWidening": "true",
+    "delta.enableChangeDataFeed": "true",
+}
+
+
 def test_constraints_defaults_identities_and_widened_types_stay(
     spark: SparkSession, http: httpx.Client, finish: Finish, copy: Path
 ) -> None:
-    features = {
-        "delta.feature.allowColumnDefaults": "supported",
-        "delta.enableTypeWidening": "true",
-        "delta.enableChangeDataFeed": "true",
-    }
-    ddl = (
-        "id BIGINT, city STRING DEFAULT 'none', n INT, twice BIGINT GENERATED ALWAYS AS (id * 2), "
-        "number BIGINT GENERATED ALWAYS AS IDENTITY"
-    )
-    table = small_files(
-        spark, http, "featured", ddl=ddl, columns="id, city, n", rows="id, 'x', int(id)", times=2, **features
-    )
+    table = small_files(spark, http, "featured", **FEATURED)
     spark.sql(f"ALTER TABLE {table.path} ADD CONSTRAINT positive CHECK (id >= 0)")
     spark.sql(f"ALTER TABLE {table.path} ALTER COLUMN n TYPE BIGINT")
     spark.sql(f"INSERT INTO {table.path} (id, n) VALUES (77, 5000000000)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,41 +126,3 @@ def test_the_job_of_a_table_that_was_dropped_ends_with_the_reason(
     http.delete(f"{UNITY}/tables/{table.full_name}").raise_for_status()
     ended = finish(job)
     assert (ended.state, ended.error) == ("failed", "the table was dropped")
-
-
-def test_appending_writers_meet_no_error_while_the_table_is_compacted(
-    spark: SparkSession, http: httpx.Client, finish: Finish, copy: Path
-) -> None:
-    table = small_files(spark, http, "busy").adopt()
-    before = rows_of(spark, table.plain_copy(copy / "before"))
-    stop, errors, written = threading.Event(), list[str](), list[int]()
-
-    def write_on(writer: int) -> None:
-        number = 10_000 * (writer + 1)
-        while not stop.is_set():
-            answer = append(table, [number])
-            if answer.status_code == 409:
-                continue  # another appender was faster, as without compaction
-            if not answer.is_success:
-                errors.append(answer.text)
-                return
-            written.append(number)
-            number += 1
-            time.sleep(0.05)
-
-    writers = [threading.Thread(target=write_on, args=(n,)) for n in range(8)]
-    for each in writers:
-        each.start()
-    try:
-        states = [finish(table.compact()).state for _ in range(2)]
-    finally:
-        stop.set()
-        for each in writers:
-            each.join()
-    assert (errors, states) == ([], ["succeeded", "succeeded"])
-    assert len(written) > 20
-    final = finish(table.compact())
-    assert final.state == "succeeded"
-    assert len(table.files()) <= 4
-    after = {row[0] for row in rows_of(spark, table.plain_copy(copy / "after"))}
-    assert after == {row[0] for row in before} | set(written)

@@ -15,10 +15,13 @@ import pytest
 from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
 from moorage.core.rewrites import Shadow
+from moorage.faults import COMPACTION
 from moorage.pipeline.delta_upkeep import optimise
 from moorage.testing.server import ServerProcess, clean_environment
+from tests.crash.children import SOAK
 from tests.upkeep.conftest import Finish, OwnSession
 from tests.upkeep.managed_lake import CATALOG, SCHEMA, UNITY, ManagedTable, rows_of, small_files
+from tests.upkeep.test_worker_process import worker_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,6 +96,30 @@ def test_another_worker_completes_the_job_of_a_killed_one(
         with pytest.raises(ClientError) as refused:
             client.for_job(lease).rewrites.offer(table.id, shadow)
         assert refused.value.code == "LEASE_LOST"
+    assert len(table.files()) == 1
+    assert leftovers(table) == set()
+    assert rows_of(spark, table.plain_copy(copy / "after")) == before
+
+
+@pytest.mark.skipif(not SOAK, reason="each worker starts its own Spark; MOORAGE_SOAK=1 runs it")
+@pytest.mark.parametrize("step", ["worker.taken", *COMPACTION, "worker.done"])
+def test_another_worker_completes_the_job_of_a_killed_process(
+    spark: SparkSession,
+    http: httpx.Client,
+    server: ServerProcess,
+    finish: Finish,
+    copy: Path,
+    tmp_path: Path,
+    step: str,
+) -> None:
+    table = small_files(spark, http, "t", times=2).adopt()
+    before = rows_of(spark, table.plain_copy(copy / "before"))
+    job = table.compact()
+    with worker_process(server.url, tmp_path / "worker.log", die_at=step) as worker:
+        assert worker.wait(240) == -9
+    expire_lease(server)
+    ended = finish(job)
+    assert (ended.state, ended.error, ended.attempt) == ("succeeded", None, 2)
     assert len(table.files()) == 1
     assert leftovers(table) == set()
     assert rows_of(spark, table.plain_copy(copy / "after")) == before

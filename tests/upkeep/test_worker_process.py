@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def worker_process(url: str, log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker_process(url: str, log: Path, *flags: str, die_at: str = "") -> Iterator[subprocess.Popen[bytes]]:
     conf = [part for key, value in FAST.items() for part in ("--spark-conf", f"{key}={value}")]
-    environment = clean_environment(MOORAGE_SPARK_JARS=str(JARS))
+    environment = clean_environment(MOORAGE_SPARK_JARS=str(JARS), MOORAGE_DIE_AT=die_at)
     command = [*COMMAND, "worker", "--url", url, *(flags or ("--spark-master", "local[1]")), *conf]
     with log.open("wb") as output, subprocess.Popen(command, env=environment, stderr=output) as process:
         try:

@@ -7,22 +7,29 @@ that was left on any server is noticed by the next request, without a cache that
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
+from operator import is_
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from moorage import fresh
+from moorage.access.browser_logins import BrowserLogins
+from moorage.access.decisions import begin_decisions
 from moorage.access.directory import Directory
 from moorage.access.logins import Identity, Logins
 from moorage.access.port import Headers
 from moorage.core import permissions
-from moorage.core.callers import SYSTEM, Caller
+from moorage.core.callers import SYSTEM, Caller, JobScope
 from moorage.core.credentials import Credential, CredentialScheme
-from moorage.core.entries import Create, Draft, NameFree
+from moorage.core.entries import ENDED, Create, Draft, NameFree
 from moorage.core.errors import InvalidInput, MoorageError, Unauthenticated
 from moorage.core.ids import SecurableId
+from moorage.core.job_tokens import JobToken, job_token_key, parse_job_token
 from moorage.core.names import name_key
 from moorage.core.principals import (
     ADMIN,
@@ -45,6 +52,25 @@ _USE_NOTED_MS = 10 * 60 * 1000
 """The time of a token's last use is recorded at most this often."""
 
 
+_MAX_KNOWN = 10_000
+"""How many tokens and decisions are known from earlier requests."""
+
+
+class _Verified(NamedTuple):
+    """A token whose secret was verified, and the caller that it identifies in a state of all groups and grants."""
+
+    chain: tuple[Securable, ...]
+    access_seq: int
+    expires_at_ms: float
+    caller: Caller
+
+
+class _Decided(NamedTuple):
+    caller: Caller
+    chain: Sequence[Securable]
+    allowed: bool
+
+
 def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -58,39 +84,86 @@ class GrantedAccess:
         page_secret: bytes,
         *,
         logins: Logins | None = None,
+        browser_logins: BrowserLogins | None = None,
         now_ms: Callable[[], int] = _wall_clock_ms,
     ) -> None:
-        """`logins`: identifies callers by tokens of identity providers, if the server trusts any."""
+        """`logins`: identifies callers by tokens of identity providers, if the server trusts any.
+
+        `browser_logins` identifies the users of browsers that log in there.
+        """
         self._ledger = ledger
         self._logins = logins
+        self._browser_logins = browser_logins
         self._session_key = session_key(page_secret)
+        self._job_token_key = job_token_key(page_secret)
         self._now_ms = now_ms
         self._directory = Directory(ledger)
+        self._verified: dict[bytes, _Verified] = {}
+        self._decided: dict[tuple[str, Privilege, str], _Decided] = {}
         self._used_ms: dict[SecurableId, int] = {}
         self._notes: set[asyncio.Task[None]] = set()
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
+        begin_decisions()
         if credential is None:
             raise Unauthenticated("this server requires a token; send it as `Authorization: Bearer moor_…`")
-        if credential.scheme is not CredentialScheme.RECIPIENT:
-            text = credential.secret
-            if (token := parse_token(text)) is not None:
-                return await self._caller_of(token.id, text)
-            if (session := parse_session(self._session_key, text)) is not None:
-                if session.expires_at_s * 1000 <= self._now_ms():
-                    raise Unauthenticated("the session has expired; exchange the token again")
-                return await self._caller_of(session.id, None)
-            if self._logins is not None and not text.startswith(PREFIX):
-                return await self._caller_of_identity(await self._logins.identify(text), self._logins)
-        raise Unauthenticated("this is not a token of this server; create one with `moorage token create`")
+        match credential.scheme:
+            case CredentialScheme.BEARER | CredentialScheme.API_KEY:
+                return await self._caller_of_text(credential.secret)
+            case CredentialScheme.COOKIE:
+                return await self._caller_of_browser(credential.secret)
+            case CredentialScheme.ID_TOKEN if self._browser_logins is not None:
+                identity = await self._browser_logins.identify(credential.secret)
+                return await self._caller_of_identity(identity, creates_users=self._browser_logins.creates_users)
+        raise _foreign()
+
+    async def _caller_of_text(self, text: str) -> Caller:
+        """The caller of a token of any kind."""
+        digest = hashlib.sha256(text.encode()).digest()
+        if (known := await self._known_caller(digest)) is not None:
+            return known
+        if (token := parse_token(text)) is not None:
+            return await self._caller_of(token.id, text, digest)
+        if (session := parse_session(self._session_key, text)) is not None:
+            if session.expires_at_s * 1000 <= self._now_ms():
+                raise Unauthenticated("the session has expired; exchange the token again")
+            return await self._caller_of(session.id, None, None)
+        if (of_job := parse_job_token(self._job_token_key, text)) is not None:
+            return await self._caller_of_job(of_job)
+        if self._logins is not None and not text.startswith(PREFIX):
+            identity = await self._logins.identify(text)
+            return await self._caller_of_identity(identity, creates_users=self._logins.creates_users)
+        raise _foreign()
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
-        return permissions.allows(caller, privilege, chain)
+        """Decide, or repeat the decision about the very same objects: it depends on nothing else."""
+        if not chain or caller.is_admin:
+            return permissions.allows(caller, privilege, chain)
+        key = (caller.id, privilege, chain[-1].id)
+        known = self._decided.get(key)
+        if known is not None and known.caller is caller and _are_same(known.chain, chain):
+            return known.allowed
+        allowed = permissions.allows(caller, privilege, chain)
+        if len(self._decided) >= _MAX_KNOWN:
+            self._decided.clear()
+        self._decided[key] = _Decided(caller, chain, allowed)
+        return allowed
 
     def reveals(self, caller: Caller, chain: Sequence[Securable]) -> bool:
         return permissions.knows_of(caller, chain)
 
-    async def _caller_of(self, id: SecurableId, text: str | None) -> Caller:
+    async def _known_caller(self, digest: bytes) -> Caller | None:
+        """The caller of a token that was verified before, if nothing has changed since. The ledger decides that."""
+        known = self._verified.get(digest)
+        if known is None or known.expires_at_ms <= (now_ms := self._now_ms()):
+            return None
+        found = await self._ledger.lineage(known.chain[-1].id)
+        if found.position.access_seq != known.access_seq or not _are_same(found.chain, known.chain):
+            return None
+        self._note_use(known.chain[-1].id, now_ms)
+        return known.caller
+
+    async def _caller_of(self, id: SecurableId, text: str | None, digest: bytes | None) -> Caller:
         """The caller of a token. Without its text, a session was issued for the id of a token or of a principal."""
         found = await self._ledger.lineage(id)
         # A token is the child of its principal. The token of a sharing recipient is another kind of object.
@@ -98,20 +171,61 @@ class GrantedAccess:
         token = found.chain[1] if len(found.chain) == 2 else None
         if principal is None or principal.kind not in PRINCIPAL_KINDS or found.chain[-1].id != id:
             raise _unknown()
-        is_read_only = False
+        details = None
         if token is not None:
-            is_read_only = self._require_token(token, text).scope == "read"
+            details = self._require_token(token, text)
+            if details.made_from is not None:
+                await self._require_origin(details.made_from)
         elif text is not None or principal.kind is Kind.GROUP:
             raise _unknown()
         if not principal.is_live or not principal_of(principal).active:
             raise Unauthenticated(f"'{principal.name}' is not active; ask an administrator to activate it")
         caller = await self._directory.caller(principal, found.position)
-        return replace(caller, is_read_only=True) if is_read_only else caller
+        if details is None:
+            return caller
+        if details.scope == "read":
+            caller = replace(caller, is_read_only=True)
+        if digest is not None and caller.access_seq is not None:
+            if len(self._verified) >= _MAX_KNOWN:
+                self._verified.clear()
+            expires = inf if details.expires_at_ms is None else details.expires_at_ms
+            self._verified[digest] = _Verified(found.chain, caller.access_seq, expires, caller)
+        return caller
 
-    async def _caller_of_identity(self, identity: Identity, logins: Logins) -> Caller:
+    async def _caller_of_browser(self, cookie: str) -> Caller:
+        """The caller of a browser's session. The digest covers the name of the cookie.
+
+        So a session is no bearer token, a bearer token is no session, and a session that was issued under a name that
+        only this host can set is refused under another name, which other hosts of the domain can set.
+        """
+        token = parse_token(cookie.partition("=")[2])
+        if token is None:
+            raise Unauthenticated("log in first")
+        return await self._caller_of(token.id, cookie, None)
+
+    async def _require_origin(self, id: SecurableId) -> None:
+        """Require that the token by which a browser logged in is still valid."""
+        chain = (await self._ledger.lineage(id)).chain
+        if not chain or not chain[-1].is_live:
+            raise Unauthenticated("the token by which this session was opened was revoked; log in again")
+
+    async def _caller_of_job(self, token: JobToken) -> Caller:
+        """The principal that took a job, confined to the table of the job for as long as the job is open."""
+        job = await self._ledger.job(token.job)
+        if job is None or job.state in ENDED or job.subject is None:
+            raise Unauthenticated(f"job '{token.job}' has ended, and its token with it")
+        found = await self._directory.find(token.principal)
+        principal = found.chain[0] if found.chain else None
+        if principal is None or not principal.is_live or not principal_of(principal).active:
+            raise Unauthenticated(f"'{token.principal}' is not active; ask an administrator to activate it")
+        above = (await self._ledger.lineage(job.subject)).chain[:-1]
+        scope = JobScope(job.id, token.fence, job.subject, frozenset(each.id for each in above))
+        return Caller(id=principal.name, name=principal.name, job=scope, access_seq=found.position.access_seq)
+
+    async def _caller_of_identity(self, identity: Identity, *, creates_users: bool) -> Caller:
         """The caller of a verified token of an identity provider."""
         found = await self._directory.find(identity.name)
-        if not found.chain and logins.creates_users:
+        if not found.chain and creates_users:
             await self._create_user(identity)
             found = await self._directory.find(identity.name)
         principal = found.chain[0] if found.chain else None
@@ -155,13 +269,13 @@ class GrantedAccess:
         details = token_of(token)
         if text is not None and not is_token(text, details.digest):
             raise _unknown()
-        if details.expires_at_ms is not None and details.expires_at_ms <= self._now_ms():
+        now_ms = self._now_ms()
+        if details.expires_at_ms is not None and details.expires_at_ms <= now_ms:
             raise Unauthenticated("the token has expired; create another one")
-        self._note_use(token.id)
+        self._note_use(token.id, now_ms)
         return details
 
-    def _note_use(self, id: SecurableId) -> None:
-        now_ms = self._now_ms()
+    def _note_use(self, id: SecurableId, now_ms: int) -> None:
         if now_ms - self._used_ms.get(id, -_USE_NOTED_MS) < _USE_NOTED_MS:
             return
         self._used_ms[id] = now_ms
@@ -176,5 +290,14 @@ class GrantedAccess:
             self._used_ms.pop(id, None)
 
 
+def _are_same(one: Sequence[Securable], other: Sequence[Securable]) -> bool:
+    """Whether the chains consist of the same objects in memory. Then nothing about them has changed."""
+    return one is other or (len(one) == len(other) and all(map(is_, one, other)))
+
+
 def _unknown() -> Unauthenticated:
     return Unauthenticated("the token is not known to this server, or was revoked")
+
+
+def _foreign() -> Unauthenticated:
+    return Unauthenticated("this is not a token of this server; create one with `moorage token create`")

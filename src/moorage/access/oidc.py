@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -31,9 +32,18 @@ _INVALID: Final = "the token of the identity provider is not valid"
 Claims = dict[str, Any]
 
 
-class _Discovered(msgspec.Struct):
+class Discovered(msgspec.Struct, frozen=True):
+    """What a provider states about itself."""
+
     issuer: str
     jwks_uri: str
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+
+
+class _TokenAnswer(msgspec.Struct, frozen=True):
+    id_token: str | None = None
+    error: str | None = None
 
 
 class Issuers:
@@ -48,6 +58,14 @@ class Issuers:
     @property
     def urls(self) -> tuple[str, ...]:
         return tuple(self._by_url)
+
+    async def discover(self, url: str) -> Discovered:
+        """What a provider that the settings name states about itself. Unavailable if it cannot be reached."""
+        return await self._by_url[url].discover()
+
+    async def redeem(self, url: str, form: Mapping[str, str], client: tuple[str, str] | None) -> str:
+        """The ID token for a code, not verified, or Unauthenticated. `client`: an id and a secret, if it has one."""
+        return await self._by_url[url].redeem(form, client)
 
     async def verify(self, token: str, now_ms: int) -> Claims:
         """The claims of a token with a valid signature and valid times, or Unauthenticated.
@@ -100,6 +118,7 @@ class _Issuer:
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
+        self._described: tuple[float, Discovered] | None = None
         self._lock = asyncio.Lock()
 
     async def key(self, kid: str) -> PyJWK | None:
@@ -120,30 +139,66 @@ class _Issuer:
         from jwt import PyJWKSet
         from jwt.exceptions import PyJWKSetError
 
-        document = await self._get(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
+        found = await self._fetch_description()
         try:
-            found = msgspec.json.decode(document, type=_Discovered)
-            if found.issuer != self.url or not is_issuer_url(found.jwks_uri):
-                raise Unavailable(
-                    f"the identity provider {self.url} describes itself as {found.issuer!r}; check its URL"
-                )
             keys = PyJWKSet.from_dict(msgspec.json.decode(await self._get(found.jwks_uri), type=dict[str, Any]))
         except (msgspec.DecodeError, PyJWKSetError) as error:
             raise Unavailable(f"the identity provider {self.url} publishes no keys that can be read: {error}") from None
         return {key.key_id: key for key in keys.keys if key.key_id and key.public_key_use in (None, "sig")}
 
+    async def discover(self) -> Discovered:
+        """Its description, which is kept for as long as its keys."""
+        if self._described is None or time.monotonic() - self._described[0] > _KEPT_SECONDS:
+            self._described = time.monotonic(), await self._fetch_description()
+        return self._described[1]
+
+    async def _fetch_description(self) -> Discovered:
+        document = await self._get(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
+        try:
+            found = msgspec.json.decode(document, type=Discovered)
+        except msgspec.DecodeError as error:
+            raise Unavailable(
+                f"the identity provider {self.url} has no description that can be read: {error}"
+            ) from None
+        if found.issuer != self.url or not is_issuer_url(found.jwks_uri):
+            raise Unavailable(f"the identity provider {self.url} describes itself as {found.issuer!r}; check its URL")
+        return found
+
+    async def redeem(self, form: Mapping[str, str], client: tuple[str, str] | None) -> str:
+        endpoint = (await self.discover()).token_endpoint
+        if endpoint is None or not is_issuer_url(endpoint):
+            raise Unavailable(f"the identity provider {self.url} names no token endpoint")
+        body = await self._ask("POST", endpoint, form=form, client=client)
+        try:
+            answer = msgspec.json.decode(body, type=_TokenAnswer)
+        except msgspec.DecodeError:
+            raise Unavailable(f"the token endpoint of {self.url} gave an answer that cannot be read") from None
+        if answer.id_token is None:
+            reason = "" if answer.error is None else f": {answer.error[:60]!r}"
+            raise Unauthenticated(f"the identity provider did not confirm the login{reason}; log in again")
+        return answer.id_token
+
     async def _get(self, url: str) -> bytes:
+        return await self._ask("GET", url)
+
+    async def _ask(
+        self, verb: str, url: str, *, form: Mapping[str, str] | None = None, client: tuple[str, str] | None = None
+    ) -> bytes:
+        """The body of an answer. An error of a token endpoint has a body that states it."""
         import httpx
 
         body = b""
+        # OAuth encodes both parts before they are joined by a colon.
+        auth = None if client is None else httpx.BasicAuth(quote(client[0], safe=""), quote(client[1], safe=""))
         try:
             async with (
                 httpx.AsyncClient(
                     timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=not _is_local(url)
                 ) as http,
-                http.stream("GET", url) as answer,
+                http.stream(verb, url, data=form, auth=auth) as answer,
             ):
-                answer.raise_for_status()
+                if form is None or answer.status_code not in (400, 401):
+                    answer.raise_for_status()
                 if answer.is_redirect:
                     raise Unavailable(f"the identity provider {self.url} redirects {url}; state its final URL")
                 async for chunk in answer.aiter_bytes():

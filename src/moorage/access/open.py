@@ -21,14 +21,17 @@ from moorage.core.securables import Securable
 class OpenAccess:
     authenticates = False
 
-    def __init__(self, public_url: str | None = None) -> None:
+    def __init__(self, public_url: str | None = None, origins: Sequence[str] = ()) -> None:
+        """`origins`: other sites whose pages may use the catalog."""
         self._own = None if public_url is None else _host(public_url)
+        self._origins = frozenset(origins)
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         origin = headers.get("origin")
-        if origin is not None and not self._is_own(origin):
+        if origin is not None and origin not in self._origins and not self._is_own(origin):
             raise Forbidden(
-                f"pages from {origin!r} may not use this catalog; if that is its own address, set public_url"
+                f"pages from {origin!r} may not use this catalog; if that is its own address, set public_url; "
+                "if you trust the page, add its origin to cors_origins"
             )
         return LOCAL
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from moorage.access.decisions import note_decision
 from moorage.core.absence import absent
 from moorage.core.callers import Caller
 from moorage.core.credentials import Credential
@@ -22,6 +23,13 @@ class Headers(Protocol):
     """The headers of a request. Names are case-insensitive."""
 
     def get(self, name: str) -> str | None: ...
+
+
+class NoHeaders:
+    """The headers of a credential that came in a body or a cookie."""
+
+    def get(self, name: str) -> str | None:
+        return None
 
 
 class Access(Protocol):
@@ -62,12 +70,13 @@ def require(
     The error is Forbidden, or that of a missing object if the caller may not learn that the object exists.
     """
     if access.allow(caller, privilege, chain):
+        note_decision(chain, None)
         return
+    missing = f"it needs {missing_grant(caller, privilege, chain)}"
+    note_decision(chain, missing)
     if not access.reveals(caller, chain):
         raise absent(chain[-1].kind, [part.name for part in chain]) if hidden is None else hidden()
-    raise Forbidden(
-        f"{caller.name} may not {_does(privilege, chain)}: it needs {missing_grant(caller, privilege, chain)}"
-    )
+    raise Forbidden(f"{caller.name} may not {_does(privilege, chain)}: {missing}")
 
 
 def _does(privilege: Privilege, chain: Sequence[Securable]) -> str:

@@ -30,7 +30,10 @@ def errand_of(call: Call[Any, Any], ports: Ports) -> Errand:
 
 
 def _job_of(call: Call[Any, Any]) -> JobHeld | None:
-    """The job that a worker acts for, from the header `Moorage-Job: <id>;fence=<fence>`."""
+    """The job that a worker acts for, from its token or the header `Moorage-Job: <id>;fence=<fence>`."""
+    scope = call.caller.job
+    if scope is not None:  # a request with the token of a job has no effect without the job
+        return JobHeld(scope.job, scope.fence)
     text = call.header("moorage-job")
     if text is None:
         return None

@@ -12,9 +12,10 @@ from contextlib import suppress
 import msgspec
 
 from moorage.core.errors import Unavailable
+from moorage.usecases.identity.audit import delete_old_accesses, store_accesses
 from moorage.usecases.pipelines.triggers import start_due_pipelines
 from moorage.usecases.ports import Ports
-from moorage.usecases.sharing.accesses import store_accesses
+from moorage.usecases.storage.storage_credentials import reseal_due
 from moorage.usecases.upkeep.autopilot import look_after_tables
 from moorage.usecases.upkeep.convert import convert_due
 from moorage.usecases.upkeep.publish import make_durable, publish_due
@@ -57,10 +58,14 @@ CHORES = (
     Chore("store_accesses", 0.5, store_accesses, runs_at_stop=True),
     Chore("publish", 0.5, _publish),
     Chore("convert", 0.5, convert_due),
-    Chore("start_pipelines", 0.5, start_due_pipelines),
+    # Often: with the default interval, a run is enqueued within half a second of the commit that triggers it.
+    Chore("start_pipelines", 0.2, start_due_pipelines),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
-    Chore("upkeep", 5.0, look_after_tables),
+    Chore("delete_old_accesses", 30.0, delete_old_accesses),
+    Chore("reseal", 30.0, reseal_due),
+    # At most a twentieth of the time: it reads the logs and manifests of many tables, and no client needs it soon.
+    Chore("upkeep", 5.0, look_after_tables, rests=20.0),
 )
 
 

@@ -16,8 +16,11 @@ TYPES: Final = (
     "volume",
     "function",
     "registered_model",
+    "pipeline",
     "share",
     "recipient",
+    "credential",
+    "external_location",
 )
 
 

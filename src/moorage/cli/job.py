@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moorage.cli import arguments
 from moorage.cli.job_text import as_lines, as_row, header
 from moorage.cli.job_watch import watch
-from moorage.cli.server_client import connected, table_named, table_path
+from moorage.cli.server_client import run_verb, table_named, table_path
 from moorage.core.entries import JobState
 from moorage.core.job_options import OPTIONS
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(argv: list[str]) -> int:
-    args = _parser().parse_args(argv)
-    with connected(args.url, token=args.token) as client:
-        return int(args.act(client, args))
+    return run_verb(_parser().parse_args(argv))
 
 
 def _parser() -> argparse.ArgumentParser:

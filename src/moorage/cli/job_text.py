@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from moorage.client.answers import Job
 
 _BAR: Final = 24
-_ROW: Final = "{:<36}  {:<8}  {:<9}  {:<19}  {:>7}  {}"
+_ROW: Final = "{:<36}  {:<10}  {:<9}  {:<19}  {:>7}  {}"
 
 
 def header() -> str:

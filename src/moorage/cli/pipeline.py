@@ -15,7 +15,7 @@ from moorage.cli import arguments
 from moorage.cli.failure import Failure
 from moorage.cli.job_watch import watch
 from moorage.cli.progress import Progress
-from moorage.cli.server_client import connected
+from moorage.cli.server_client import run_verb
 from moorage.cli.spark_settings import require_settings
 from moorage.cli.worker import add_spark
 from moorage.core.entries import JobState
@@ -57,10 +57,7 @@ def {name}_totals():
 
 def run(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    if args.verb == "init":
-        return _init(args)
-    with connected(args.url, token=args.token) as client:
-        return int(args.act(client, args))
+    return _init(args) if args.verb == "init" else run_verb(args)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,6 +136,7 @@ def _check(client: Client, args: argparse.Namespace) -> int:
         files,
         tables=graph.tables,
         views=graph.views,
+        sinks=sorted(graph.sinks.values()),
         flows=graph.flows,
         schedule=args.schedule,
         on_change=args.on_change,
@@ -175,7 +173,14 @@ def _list(client: Client, args: argparse.Namespace) -> int:
 
 
 def _show(client: Client, args: argparse.Namespace) -> int:
-    return _print(client.pipelines.get(*_split(args.name)), args.name, args)
+    pipeline = client.pipelines.get(*_split(args.name))
+    _print(pipeline, args.name, args)
+    if not args.json:
+        last = client.jobs.list(kind=PIPELINE, subject=pipeline.id, newest_first=True, state=JobState.SUCCEEDED)
+        for job in islice(last, 1):
+            print("last run")
+            _print_run(job, args)
+    return 0
 
 
 def _stop(client: Client, args: argparse.Namespace) -> int:
@@ -215,7 +220,7 @@ def _print(pipeline: Pipeline, name: str, args: argparse.Namespace, *, is_short:
     print(f"{name}  {pipeline.digest[:12]}  {counts}")
     for flow in () if is_short else pipeline.flows:
         where = f"  ({flow.file}:{flow.line})" if flow.file else ""
-        print(f"  {flow.target} <- {', '.join(flow.reads) or 'files'}{where}")
+        print(f"  {flow.target} <- {', '.join((*flow.reads, *flow.sources)) or 'nothing'}{where}")
     return 0
 
 
@@ -229,3 +234,7 @@ def _print_run(job: Job, args: argparse.Namespace) -> None:
         f"{table} {counts['rows']:,} rows" for table, counts in tables.items() if counts["rows"] is not None
     )
     print(f"{job.id}  {at}  {job.state}  attempt {job.attempt}  {rows or job.error or ''}")
+    for table, counts in ((job.result or {}).get("expectations") or {}).items():
+        for name, each in counts.items():
+            total = each["fulfilled"] + each["broken"]
+            print(f"  {table}: {name} ({each['action']}): {each['broken']:,} of {total:,} rows break it")

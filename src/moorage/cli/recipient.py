@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moorage.cli import arguments
 from moorage.cli.failure import USAGE, Failure
-from moorage.cli.server_client import connected
+from moorage.cli.server_client import run_verb
 
 if TYPE_CHECKING:
     from moorage.client import Client
@@ -20,9 +20,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 def run(argv: list[str]) -> int:
-    args = _parser().parse_args(argv)
-    with connected(args.url, token=args.token) as client:
-        return int(args.act(client, args))
+    return run_verb(_parser().parse_args(argv))
 
 
 def _parser() -> argparse.ArgumentParser:

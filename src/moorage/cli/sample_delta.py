@@ -122,10 +122,10 @@ def _append(http: httpx.Client, settings: Settings, metadata: dict[str, Any]) ->
 
 def _put(settings: Settings, location: str, files: dict[str, bytes]) -> None:
     """Write files below a location, on the disk or in the object store, with the keys of the server."""
-    from moorage.server.compose import open_storage
+    from moorage.server.compose import open_own_storage
 
     async def put() -> None:
-        storage = await open_storage(settings)
+        storage = open_own_storage(settings)
         for path, data in files.items():
             await storage.put_new(f"{location}/", path, data)
 

@@ -29,7 +29,8 @@ def show_token(token: str) -> None:
     """Print the administrator's token. It is stored nowhere, so this is the only time that it can be read."""
     print(
         f"Authentication is on. The token of the administrator `{ADMIN}` is shown only now:\n\n  {token}\n\n"
-        "Set MOORAGE_TOKEN to it for the commands of `moorage`. `moorage admin reset` makes another one.",
+        "Log in with it in a browser, or set MOORAGE_TOKEN to it for the commands of `moorage`. `moorage admin reset` "
+        "makes another one.",
         flush=True,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,12 @@ def connected(url: str, *, token: str | None = None, patience_s: float = 5.0) ->
     except ClientError as error:
         hint = _HINTS.get(error.code, "")
         raise Failure(error.message + hint) from error
+
+
+def run_verb(args: argparse.Namespace) -> int:
+    """Let the function `act` of a verb do its work with a client."""
+    with connected(args.url, token=args.token) as client:
+        return int(args.act(client, args))
 
 
 def table_named(client: Client, name: str) -> Table:

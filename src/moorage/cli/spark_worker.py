@@ -56,7 +56,9 @@ class SparkWorker:
             return
 
     def _run(self, url: str) -> None:
-        command = [sys.executable, "-m", "moorage.cli.main", "worker", "--url", url, "--only-spark"]
+        from moorage.pipeline.sdp.connect_server import dying_with_parent
+
+        command = dying_with_parent([sys.executable, "-m", "moorage.cli.main", "worker", "--url", url, "--only-spark"])
         # The terminal sends Ctrl-C to every process of its group; this one must stop before the server does.
         own_group: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
         with self._log.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log, **own_group) as process:

@@ -64,7 +64,7 @@ class SampleThread:
     def _accompany(self, url: str) -> None:
         import httpx
 
-        from moorage.cli import sample
+        from moorage.cli import sample, sample_pipeline
         from moorage.client import Client, ClientError
         from moorage.pipeline.worker import Worker
 
@@ -72,6 +72,9 @@ class SampleThread:
             with Client(url) as client:
                 sample.make(client)
                 sample.make_tables(url, self._settings)
+                # Spark reads and writes the sample in this folder, and has no keys for an object store.
+                if self._settings.managed_tables != "off" and self._settings.s3 is None:
+                    sample_pipeline.make(client, self._settings.data / "sample")
                 if not self._stop.is_set():
                     print(_welcome(url, has_delta=self._settings.managed_tables != "off"), flush=True)
                 Worker(client, self._stop).run()
@@ -85,6 +88,7 @@ def _welcome(url: str, *, has_delta: bool) -> str:
     delta = "; Delta table: sample.science.voyages" if has_delta else ""
     return f"""Moorage is running at {url} with a sample lake and a worker. Press Ctrl-C to stop it.
 
+Page for browsers            {url}/
 Unity and Delta clients      {url}/api/2.1/unity-catalog   (catalog: sample{delta})
 Iceberg clients              {url}/iceberg   (warehouse: sample; table: sales.orders)
 Lance clients                {url}/lance   (table: sample$science$boats)
@@ -93,6 +97,8 @@ list the sample namespaces   curl '{url}/api/moorage/v1/catalogs/sample/namespac
 list the sample tables       curl '{url}/api/2.1/unity-catalog/tables?catalog_name=sample&schema_name=science'
 create a namespace           curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
                                -H 'content-type: application/json' -d '{{"path": ["mine"]}}'
+run the sample pipeline      {command} pipeline run sample.science.traffic --url {url}
+show where rows come from    {command} lineage sample.science.calls_by_port --url {url}
 follow all changes           {command} feed --url {url} --follow
 show the status              {command} status --url {url}
 audit the feed               curl -X POST '{url}/api/moorage/v1/jobs' \\

@@ -68,6 +68,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     target: str
     reads: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     file: str | None = None
     line: int | None = None
 
@@ -78,6 +79,7 @@ class Pipeline(Object, frozen=True, kw_only=True):
     digest: str
     tables: tuple[str, ...]
     views: tuple[str, ...]
+    sinks: tuple[str, ...] = ()
     flows: tuple[Flow, ...]
     schedule: str | None = None
     on_change: bool = False
@@ -135,6 +137,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
     fence: str
     until_ms: int
+    token: str | None = None
+    """Opens only the table of the job. None if the server does not authenticate, or the job is not about a table."""
+
+    def __repr__(self) -> str:
+        """Omits the token, because this text may be logged."""
+        return f"Lease({self.job.id} until {self.until_ms})"
 
 
 class RenewedLease(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,14 +8,17 @@ from typing import Self
 
 from moorage.client.access import Access
 from moorage.client.answers import Health, Lease, Nothing, TransactionResult
+from moorage.client.audit import Audit
 from moorage.client.catalog import Catalogs, Dropped, Namespaces
 from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
+from moorage.client.lineage import LineageRecords
 from moorage.client.operations import Operation
 from moorage.client.pipelines import Pipelines
 from moorage.client.rewrites import Rewrites
 from moorage.client.sharing import Recipients, Shares
+from moorage.client.storage import ExternalLocations, StorageCredentials
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 
 
@@ -39,23 +42,32 @@ class Client:
     def for_job(self, lease: Lease) -> Client:
         """The same client for the program of a job. The server refuses its changes once the lease is lost.
 
+        If the server authenticates, it uses the token of the job, which opens only the table of the job.
+
         It shares the connections of this client, so only this client is closed.
         """
         other = object.__new__(Client)
-        other._use(self._transport.with_headers({"moorage-job": f"{lease.job.id};fence={lease.fence}"}))
+        headers = {"moorage-job": f"{lease.job.id};fence={lease.fence}"}
+        if lease.token is not None:
+            headers["authorization"] = f"Bearer {lease.token}"
+        other._use(self._transport.with_headers(headers))
         return other
 
     def _use(self, transport: Transport) -> None:
         self._transport = transport
         self.access = Access(self._transport)
+        self.audit = Audit(self._transport)
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
+        self.lineage = LineageRecords(self._transport)
         self.rewrites = Rewrites(self._transport)
         self.pipelines = Pipelines(self._transport)
         self.shares = Shares(self._transport)
+        self.storage_credentials = StorageCredentials(self._transport)
+        self.external_locations = ExternalLocations(self._transport)
         self.recipients = Recipients(self._transport)
 
     @property

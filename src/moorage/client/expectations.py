@@ -15,6 +15,9 @@ Action = Literal["warn", "drop", "fail"]
 BROKEN: Final = "broken"
 """The column with the names of the expectations that a rejected row does not fulfil."""
 
+PROPERTY: Final = "moorage.expectations"
+"""The property of a table with counts: the table whose rows were counted."""
+
 
 class Expect(NamedTuple):
     """A predicate, and what happens to a row for which it is not true: null counts as not true."""
@@ -68,6 +71,29 @@ def counts(frame: DataFrame, rules: Rules) -> DataFrame:
         for at, (name, rule) in enumerate(parsed.items())
     ]
     return whole.select(f.inline(f.array(*rows)))
+
+
+def define_checked(name: str, source: str, rules: Rules, *, stream: bool = False, keep_rejected: bool = False) -> None:
+    """Define tables of a declarative pipeline: `name` with the rows of `source` that `accepted` keeps, and the counts.
+
+    With `stream`, `name` is a streaming table, else a materialized view. `keep_rejected` also defines `name_rejected`.
+    The view `name_quality` has the counts over all rows of the source; they are also in the result of each run.
+    """
+    from pyspark import pipelines as dp
+    from pyspark.sql import SparkSession
+
+    parse_rules(rules)
+    define = dp.table if stream else dp.materialized_view
+
+    def read(*, as_stream: bool) -> DataFrame:
+        spark = SparkSession.active()
+        return (spark.readStream if as_stream else spark.read).table(source)
+
+    define(name=name)(lambda: accepted(read(as_stream=stream), rules))
+    if keep_rejected:
+        define(name=f"{name}_rejected")(lambda: rejected(read(as_stream=stream), rules))
+    marked = dp.materialized_view(name=f"{name}_quality", table_properties={PROPERTY: name})
+    marked(lambda: counts(read(as_stream=False), rules))
 
 
 def parse_rules(rules: Rules) -> dict[str, Expect]:

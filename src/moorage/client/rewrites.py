@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.client.transport import API, Transport, address
-from moorage.core.rewrites import Expired, NextShadow, OfferResult, Shadow
+from moorage.core.rewrites import Checkpointed, Expired, NextShadow, OfferResult, Shadow, StatisticsAdded
 
 
 class Rewrites:
@@ -28,6 +28,14 @@ class Rewrites:
     def delete_expired(self, id: str) -> Expired:
         """Delete the files of unavailable versions."""
         return self._transport.note(f"{_table(id)}/deletion", Expired, body=None)
+
+    def write_checkpoint(self, id: str) -> Checkpointed:
+        """Write a checkpoint of a Delta table."""
+        return self._transport.note(f"{_table(id)}/checkpoint", Checkpointed, body=None)
+
+    def add_statistics(self, id: str, after: str | None) -> StatisticsAdded:
+        """Compute the statistics of the next files of a Delta table that have none."""
+        return self._transport.note(f"{_table(id)}/statistics", StatisticsAdded, body={"after": after})
 
 
 def _table(id: str) -> str:

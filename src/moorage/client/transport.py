@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -80,6 +82,7 @@ class Transport:
         self._http = httpx.Client(
             timeout=_TIMEOUT,
             trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
+            verify=_authorities(),
             headers={"authorization": f"Bearer {token}"} if token else None,
         )
 
@@ -165,6 +168,12 @@ class Transport:
                 self._on_retry(error)
             time.sleep(wait_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_SECONDS)
+
+
+def _authorities() -> ssl.SSLContext | bool:
+    """The authorities in the file that SSL_CERT_FILE names, or those that are known by default."""
+    file = os.environ.get("SSL_CERT_FILE")
+    return ssl.create_default_context(cafile=file) if file else True
 
 
 def _can_retry(error: ClientError, *, keyed: bool) -> bool:

@@ -1,8 +1,9 @@
-"""What recipients read: the lines of the audit. Pure."""
+"""The lines of the audit: what recipients read, and what principals did. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -10,20 +11,47 @@ import msgspec
 from moorage.core.ids import SecurableId
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One kind of request of a recipient. Requests that agree in all of this are counted together."""
+class Outcome(StrEnum):
+    """What became of the requests of a line."""
 
-    recipient: SecurableId
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    FAILED = "failed"
+    """The caller had the privileges, and the request failed for another reason, such as a conflict."""
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One kind of request. Requests that agree in all of this are counted together.
+
+    A request of a recipient has the first group of fields, a request of a principal the second.
+    """
+
     operation: str
+    address: str = ""
+    """The IP address that the requests came from."""
+    refusal: str | None = None
+    """Why the requests were refused; None if they were not."""
+
+    recipient: SecurableId | None = None
     share: str | None = None
     table: str | None = None
     """As the recipient sees it: schema.table."""
     table_id: SecurableId | None = None
     version: int | None = None
-    address: str = ""
-    """The IP address that the requests came from."""
-    refusal: str | None = None
-    """Why the requests were refused; None if they were answered."""
+
+    principal: str | None = None
+    """The caller; None if it is not known."""
+    api: str = ""
+    object: str | None = None
+    """The object that was decided about, with its kind: `table lake.sea.boats`."""
+    error: str | None = None
+    """Why requests that were not refused failed; None if they succeeded."""
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.refusal is not None:
+            return Outcome.DENIED
+        return Outcome.ALLOWED if self.error is None else Outcome.FAILED
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +94,11 @@ def add(tallies: Tallies, access: Access, tally: Tally) -> None:
     tallies[access] = tally if before is None else before.plus(tally)
 
 
-def by_recipient(tallies: Mapping[Access, Tally]) -> dict[SecurableId, list[AccessLine]]:
+def by_subject(tallies: Mapping[Access, Tally], root: SecurableId) -> dict[SecurableId, list[AccessLine]]:
+    """The lines of each recipient, and under the root those of all principals."""
     found: dict[SecurableId, list[AccessLine]] = {}
     for access, tally in tallies.items():
-        found.setdefault(access.recipient, []).append(AccessLine(access=access, tally=tally))
+        found.setdefault(access.recipient or root, []).append(AccessLine(access=access, tally=tally))
     return found
 
 

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.core.ids import Fence, JobId, SecurableId
+
+
+class JobScope(msgspec.Struct, frozen=True):
+    """What a job token opens: one table for reading and writing, and the names above it for reading."""
+
+    job: JobId
+    fence: Fence
+    table: SecurableId
+    above: frozenset[SecurableId]
+
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """An authenticated principal, and what it is known to be at the ledger's `access_seq`."""
@@ -19,6 +30,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """One of these principals owns the metastore, and with it every object."""
     is_read_only: bool = False
     """The token of the request may not change anything."""
+    job: JobScope | None = None
+    """The token of the request opens only this. The principal's own grants do not count then."""
     access_seq: int | None = None
     """The state of all grants, groups and tokens that admitted the caller. None: nothing can change it."""
 

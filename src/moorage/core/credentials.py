@@ -14,6 +14,10 @@ class CredentialScheme(StrEnum):
     API_KEY = "api_key"
     RECIPIENT = "recipient"
     """The token of a sharing recipient. It gives access to shares only."""
+    COOKIE = "cookie"
+    """The session of a browser, as `name=value`. It gives access to the pages of this server only."""
+    ID_TOKEN = "id_token"  # noqa: S105 - the name of a kind of token
+    """What an identity provider states about the user of a browser that logs in. No request carries it."""
 
 
 class Credential(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ MoorageError
 │                          RequirementFailed · AlreadyPurged · LeaseLost · JobEnded
 ├── KeyReused              one idempotency key, two different requests
 ├── Unauthenticated · Forbidden
+├── TooManyRequests        above the rate that each caller is allowed
 ├── TimedOut               the client was too slow to send its request
 ├── Busy · Unavailable     nothing was done; the client may retry the same request
 ├── OutcomeUnknown         the change may or may not have happened: check the state before a retry
@@ -187,6 +188,13 @@ class Unauthenticated(MoorageError):
 
 
 class Forbidden(MoorageError):
+    is_final = False
+
+
+class TooManyRequests(MoorageError):
+    """The caller sent more requests than it is allowed. Nothing was done."""
+
+    advice = Advice.SAME_REQUEST
     is_final = False
 
 

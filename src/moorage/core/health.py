@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.core.jobs import COMPACT, EXPIRE
+from moorage.core.jobs import CHECKPOINT, COMPACT, EXPIRE, STATISTICS
 
 DUE: Final = 0.3
 """A finding of at least this severity makes its work due."""
@@ -32,6 +32,7 @@ class Problem(StrEnum):
     UNPUBLISHED = "unpublished_commits"
     MISSING_STATISTICS = "missing_statistics"
     UNCLUSTERED = "unclustered_data"
+    OVERLAPPING = "overlapping_files"
     OLD_VERSIONS = "old_versions"
     MANY_MANIFESTS = "many_manifests"
     STALE_INDEXES = "stale_indexes"
@@ -66,10 +67,14 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     delete_files: int = 0
     """Files and vectors that mark rows as deleted. Readers open them in addition."""
     versions_since_checkpoint: int | None = None
+    has_own_log: bool = False
+    """Whether this catalog writes the log, and so its checkpoints and statistics."""
     unpublished: int = 0
     files_without_statistics: int = 0
     unclustered_bytes: int = 0
     """Bytes that are not clustered yet, in a table with clustering columns."""
+    clustering_depth: float | None = None
+    """How many files a file shares values of the clustering columns with, itself included, on average."""
     old_versions: int = 0
     """Versions that may be expired: older than the retention of the table, and not named by a tag or branch."""
     manifests: int | None = None
@@ -163,8 +168,8 @@ def _delete_files(facts: TableFacts) -> Finding | None:
 def _long_log(facts: TableFacts) -> Finding | None:
     length = facts.versions_since_checkpoint or 0
     reason = f"a reader replays {length:,} commits, because the last checkpoint is {length:,} versions old"
-    advice = "write a checkpoint; Delta clients do so by themselves"
-    return _finding(Problem.LONG_LOG, _ramp(max(length - 20, 0), 300), reason, None, advice)
+    work = CHECKPOINT if facts.has_own_log else None
+    return _finding(Problem.LONG_LOG, _ramp(max(length - 20, 0), 300), reason, work, "write a checkpoint")
 
 
 def _unpublished(facts: TableFacts) -> Finding | None:
@@ -176,14 +181,24 @@ def _unpublished(facts: TableFacts) -> Finding | None:
 def _missing_statistics(facts: TableFacts) -> Finding | None:
     reason = f"{facts.files_without_statistics:,} of {facts.files:,} files have no statistics, so no query skips them"
     severity = _part(facts.files_without_statistics, facts.files) * _ramp(facts.files_without_statistics, 10)
-    advice = "let writers collect statistics (delta.dataSkippingNumIndexedCols), or rewrite the files"
-    return _finding(Problem.MISSING_STATISTICS, severity, reason, None, advice)
+    work = STATISTICS if facts.has_own_log else None
+    advice = "compute statistics, and let writers collect them (delta.dataSkippingNumIndexedCols)"
+    return _finding(Problem.MISSING_STATISTICS, severity, reason, work, advice)
 
 
 def _unclustered(facts: TableFacts) -> Finding | None:
     reason = f"{facts.unclustered_bytes:,} of {facts.bytes:,} bytes are not clustered by the clustering columns"
     severity = _part(facts.unclustered_bytes, facts.bytes) * _ramp(facts.files, 4) * _ramp(facts.bytes, 32 << 20)
     return _finding(Problem.UNCLUSTERED, severity, reason, COMPACT, "compact the table, which clusters new files")
+
+
+def _overlapping(facts: TableFacts) -> Finding | None:
+    """Advice only: how deep files overlap depends on the rows, so a compaction does not always mend it."""
+    depth = facts.clustering_depth or 0.0
+    reason = f"a file shares values of the clustering columns with {depth:,.1f} of {facts.files:,} files on average"
+    is_deep = facts.files >= 8 and depth > facts.files / 2
+    advice = "compact the table with the option full, or cluster it by other columns"
+    return _finding(Problem.OVERLAPPING, 0.2 if is_deep else 0.0, reason, None, advice)
 
 
 def _old_versions(facts: TableFacts) -> Finding | None:
@@ -239,6 +254,7 @@ _RULES: Final[tuple[Callable[[TableFacts], Finding | None], ...]] = (
     _unpublished,
     _missing_statistics,
     _unclustered,
+    _overlapping,
     _old_versions,
     _many_manifests,
     _stale_indexes,

@@ -21,6 +21,20 @@ def is_http_url(text: str) -> bool:
     return _is_url(text, "http", "https") and bool(urlsplit(text).hostname)
 
 
+def is_plain_http_url(text: str) -> bool:
+    """Whether text is an http or https URL of a host only: without a path, a query or a password."""
+    return is_http_url(text) and urlsplit(text)[2:] == ("", "", "") and "@" not in text
+
+
+def has_ip_address(url: str) -> bool:
+    """Whether the host of the URL is an IP address."""
+    try:
+        ipaddress.ip_address(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+    return True
+
+
 def is_postgres_url(text: str) -> bool:
     """Whether text is a PostgreSQL URL: with one host, several separated by commas, or none (a Unix socket)."""
     scheme, _, rest = text.partition("://")

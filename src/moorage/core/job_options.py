@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.core.errors import InvalidInput
-from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS
+from moorage.core.jobs import CHECKPOINT, COMPACT, EXPIRE, ORPHANS, STATISTICS
 
 MIN_TARGET_MB: Final = 8
 _Columns = Annotated[tuple[str, ...], Meta(max_length=32)]
@@ -44,8 +44,25 @@ class OrphanOptions(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-Options = CompactOptions | ExpireOptions | OrphanOptions
-OPTIONS: Final[dict[str, type[Options]]] = {COMPACT: CompactOptions, EXPIRE: ExpireOptions, ORPHANS: OrphanOptions}
+class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to write. The properties of the table state the layout of a checkpoint."""
+
+    commits_only: bool = False
+    """Write a log compaction: the commits since the last checkpoint in one file, and not all files of the table."""
+
+
+class StatisticsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Statistics have no options: the properties of the table state for which columns there are some."""
+
+
+Options = CheckpointOptions | CompactOptions | ExpireOptions | OrphanOptions | StatisticsOptions
+OPTIONS: Final[dict[str, type[Options]]] = {
+    CHECKPOINT: CheckpointOptions,
+    COMPACT: CompactOptions,
+    EXPIRE: ExpireOptions,
+    ORPHANS: OrphanOptions,
+    STATISTICS: StatisticsOptions,
+}
 """By kind of job."""
 
 O = TypeVar("O", bound=Options)  # noqa: E741
@@ -64,6 +81,6 @@ def require_options(kind: str, args: dict[str, Any]) -> None:
     options = OPTIONS[kind]
     unknown = sorted(set(args) - set(options.__struct_fields__))
     if unknown:
-        known = ", ".join(options.__struct_fields__)
+        known = ", ".join(options.__struct_fields__) or "none"
         raise InvalidInput(f"args: a {kind} job has no option {unknown[0]!r}; its options are {known}", field="args")
     parse_options(args, options)

@@ -11,17 +11,23 @@ from moorage.core.ids import Fence, JobId, SecurableId
 
 AUDIT: Final = "audit"
 """Reads the whole feed and checks that it has no gap."""
+CHECKPOINT: Final = "checkpoint"
+"""Writes a checkpoint of a Delta table, so that readers need not replay a long log."""
 COMPACT: Final = "compact"
 """Rewrites the small files of a table into large ones."""
 EXPIRE: Final = "expire"
 """Removes old versions of a table, and the files that only they need."""
 ORPHANS: Final = "orphans"
 """Deletes files in the folder of a table that no version of it needs."""
+STATISTICS: Final = "statistics"
+"""Computes the statistics of files of a Delta table that were added without any."""
 VACUUM: Final = "vacuum"
 """Deletes the files of versions that an expiry of a Delta table announced as no longer available."""
 
 PIPELINE: Final = "pipeline"
 """Runs a pipeline."""
+INGEST: Final = "ingest"
+"""Takes files into a table. A client has done it when the job is recorded, so no worker runs it."""
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +44,13 @@ JOB_KINDS: Final = {
     kind.name: kind
     for kind in (
         JobKind(name=AUDIT, is_requestable=True, has_program=True),
+        JobKind(name=CHECKPOINT, is_requestable=False, has_program=True),
         JobKind(name=COMPACT, is_requestable=False, has_program=True),
         JobKind(name=EXPIRE, is_requestable=False, has_program=True),
+        JobKind(name=INGEST, is_requestable=False, has_program=False),
         JobKind(name=ORPHANS, is_requestable=False, has_program=True),
         JobKind(name=PIPELINE, is_requestable=False, has_program=True),
+        JobKind(name=STATISTICS, is_requestable=False, has_program=True),
         JobKind(name=VACUUM, is_requestable=False, has_program=True),
     )
 }
@@ -78,6 +87,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
     fence: Fence
     until_ms: int
+    token: str | None = None
+    """Opens only the table of the job. None if callers are not authenticated, or the job is not about a table."""
+
+    def __repr__(self) -> str:
+        """Omits the token, because this text may be logged."""
+        return f"Lease({self.job.id} until {self.until_ms})"
 
 
 def retry_delay_ms(attempt: int) -> int:

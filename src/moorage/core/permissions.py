@@ -12,24 +12,33 @@ from typing import Final
 
 import msgspec
 
-from moorage.core.callers import Caller
+from moorage.core.callers import Caller, JobScope
 from moorage.core.privileges import Grant, Privilege
 from moorage.core.securables import Kind, Securable
 
 _TABLE_GRANTS = frozenset({Grant.SELECT, Grant.MODIFY})
 _VOLUME_GRANTS = frozenset({Grant.READ_VOLUME, Grant.WRITE_VOLUME})
 _MODEL_GRANTS = frozenset({Grant.EXECUTE, Grant.CREATE_MODEL_VERSION})
+_LOCATION_GRANTS = frozenset(
+    {
+        Grant.READ_FILES,
+        Grant.WRITE_FILES,
+        Grant.CREATE_EXTERNAL_TABLE,
+        Grant.CREATE_EXTERNAL_VOLUME,
+        Grant.CREATE_MANAGED_STORAGE,
+    }
+)
 _ANY = frozenset({Grant.ALL_PRIVILEGES, Grant.MANAGE, Grant.BROWSE})
 
 _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.METASTORE: frozenset(
         {
             Grant.CREATE_CATALOG,
-            Grant.CREATE_EXTERNAL_TABLE,
+            Grant.CREATE_STORAGE_CREDENTIAL,
+            Grant.CREATE_EXTERNAL_LOCATION,
             Grant.CREATE_SHARE,
             Grant.CREATE_RECIPIENT,
-            Grant.READ_FILES,
-            Grant.WRITE_FILES,
+            *_LOCATION_GRANTS,
             Grant.READ_FEED,
             Grant.RUN_JOBS,
         }
@@ -52,6 +61,8 @@ _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.MODEL: _MODEL_GRANTS,
     Kind.MODEL_VERSION: _MODEL_GRANTS,
     Kind.PIPELINE: frozenset({Grant.EXECUTE, Grant.MODIFY}),
+    Kind.CREDENTIAL: frozenset({Grant.CREATE_EXTERNAL_LOCATION}),
+    Kind.EXTERNAL_LOCATION: _LOCATION_GRANTS,
     Kind.SHARE: frozenset({Grant.USE_SHARE}),
     Kind.RECIPIENT: frozenset({Grant.USE_RECIPIENT}),
 }
@@ -77,6 +88,8 @@ _CREATIONS: dict[Privilege, Grant] = {
     Privilege.CREATE_VOLUME: Grant.CREATE_VOLUME,
     Privilege.CREATE_FUNCTION: Grant.CREATE_FUNCTION,
     Privilege.CREATE_MODEL: Grant.CREATE_MODEL,
+    Privilege.CREATE_CREDENTIAL: Grant.CREATE_STORAGE_CREDENTIAL,
+    Privilege.CREATE_EXTERNAL_LOCATION: Grant.CREATE_EXTERNAL_LOCATION,
     Privilege.CREATE_SHARE: Grant.CREATE_SHARE,
     Privilege.CREATE_RECIPIENT: Grant.CREATE_RECIPIENT,
 }
@@ -84,7 +97,6 @@ _CREATIONS: dict[Privilege, Grant] = {
 _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     **{(privilege, kind): grant for privilege, grant in _CREATIONS.items() for kind in Kind},
     **{(Privilege.MANAGE, kind): Grant.MANAGE for kind in Kind},
-    (Privilege.READ, Kind.METASTORE): Grant.READ_FILES,
     (Privilege.READ, Kind.CATALOG): Grant.USE_CATALOG,
     (Privilege.READ, Kind.NAMESPACE): Grant.USE_SCHEMA,
     (Privilege.READ, Kind.TABLE): Grant.SELECT,
@@ -96,7 +108,6 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.READ, Kind.PIPELINE): Grant.EXECUTE,
     (Privilege.READ, Kind.SHARE): Grant.USE_SHARE,
     (Privilege.READ, Kind.RECIPIENT): Grant.USE_RECIPIENT,
-    (Privilege.MODIFY, Kind.METASTORE): Grant.WRITE_FILES,
     (Privilege.MODIFY, Kind.CATALOG): Grant.MANAGE,
     (Privilege.MODIFY, Kind.NAMESPACE): Grant.MANAGE,
     (Privilege.MODIFY, Kind.TABLE): Grant.MODIFY,
@@ -106,26 +117,43 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.MODIFY, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
     (Privilege.MODIFY, Kind.MODEL_VERSION): Grant.CREATE_MODEL_VERSION,
     (Privilege.MODIFY, Kind.PIPELINE): Grant.MODIFY,
+    (Privilege.MODIFY, Kind.EXTERNAL_LOCATION): Grant.MANAGE,
+    (Privilege.MODIFY, Kind.CREDENTIAL): Grant.MANAGE,
     (Privilege.MODIFY, Kind.SHARE): Grant.MANAGE,
     (Privilege.MODIFY, Kind.RECIPIENT): Grant.MANAGE,
     (Privilege.CREATE, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
-    (Privilege.CHOOSE_LOCATION, Kind.METASTORE): Grant.CREATE_EXTERNAL_TABLE,
+    **{
+        (privilege, kind): grant
+        for kind in (Kind.METASTORE, Kind.EXTERNAL_LOCATION)
+        for privilege, grant in (
+            (Privilege.READ_FILES, Grant.READ_FILES),
+            (Privilege.WRITE_FILES, Grant.WRITE_FILES),
+            (Privilege.CHOOSE_LOCATION, Grant.CREATE_EXTERNAL_TABLE),
+            (Privilege.CHOOSE_VOLUME_LOCATION, Grant.CREATE_EXTERNAL_VOLUME),
+            (Privilege.STORE_MANAGED, Grant.CREATE_MANAGED_STORAGE),
+        )
+    },
     (Privilege.FOLLOW, Kind.METASTORE): Grant.READ_FEED,
     (Privilege.WORK, Kind.METASTORE): Grant.RUN_JOBS,
 }
 """The grant that gives a privilege on an object of a kind. What is not listed is for owners only."""
 
-_READS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.FOLLOW})
+_READS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.READ_FILES, Privilege.FOLLOW})
+_OF_JOBS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.MODIFY})
 
 Held = frozenset[str] | set[str]
 
 
 def allows(caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
     """Whether the caller may do this to the last object of the chain. An empty chain is the metastore."""
+    if caller.job is not None:
+        return _opens(caller.job, privilege, chain)
     if caller.is_read_only and privilege not in _READS:
         return False
-    if caller.is_admin:
-        return True
+    return caller.is_admin or _is_granted(caller, privilege, chain)
+
+
+def _is_granted(caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
     if not chain:
         return privilege is Privilege.BROWSE or _gives(caller.grants, _NEEDED.get((privilege, Kind.METASTORE)))
     held: set[str] = set(caller.grants)
@@ -146,6 +174,15 @@ def allows(caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> 
     return is_admitted and _gives(held, _NEEDED.get((privilege, last.kind)))
 
 
+def _opens(scope: JobScope, privilege: Privilege, chain: Sequence[Securable]) -> bool:
+    """Whether a job token allows this: to read and write the table of the job, and to find it."""
+    if not chain:
+        return False
+    if chain[-1].id == scope.table:
+        return privilege in _OF_JOBS
+    return chain[-1].id in scope.above and privilege in (Privilege.BROWSE, Privilege.READ)
+
+
 def _gives(held: Held, grant: Grant | None) -> bool:
     if grant is None:
         return False
@@ -159,6 +196,8 @@ def _concerns(held: Held, last: Securable, principals: frozenset[str]) -> bool:
 
 def knows_of(caller: Caller, chain: Sequence[Securable]) -> bool:
     """Whether the caller may learn that the last object exists, because it has a privilege on it or on its parent."""
+    if caller.job is not None and chain:
+        return chain[-1].id == caller.job.table or chain[-1].id in caller.job.above
     if caller.is_admin or not chain:
         return True
     return any(_has_any(caller, chain[:depth]) for depth in (len(chain), len(chain) - 1) if depth)
@@ -177,6 +216,8 @@ def _has_any(caller: Caller, chain: Sequence[Securable]) -> bool:
 
 def missing_grant(caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> str:
     """What a refused caller would need, as a text for the error."""
+    if caller.job is not None:
+        return "another token; that of a job only reads and writes the table of the job"
     if caller.is_read_only and privilege not in _READS:
         return "a token that may also write; this one has the scope 'read'"
     held: set[str] = set(caller.grants)

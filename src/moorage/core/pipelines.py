@@ -19,11 +19,12 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A query that fills a table, with the tables that it reads."""
+    """A query that fills a table, with the tables that it reads, and the folders and files."""
 
     name: str
     target: str
     reads: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     file: str | None = None
     line: int | None = None
 
@@ -38,11 +39,23 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The streaming tables."""
     views: tuple[str, ...] = ()
     """The materialized views. A run publishes all of them together."""
+    sinks: tuple[str, ...] = ()
+    """The Delta and Lance tables to which streams append."""
     flows: tuple[Flow, ...] = ()
     schedule: str | None = None
     """A cron expression, in UTC."""
     on_change: bool = False
     """Whether a new version of a table that it reads starts a run."""
+
+    @property
+    def own_tables(self) -> frozenset[str]:
+        """What the pipeline writes. Its own commits never start it."""
+        return frozenset((*self.tables, *self.views, *self.sinks))
+
+    @property
+    def source_tables(self) -> tuple[str, ...]:
+        """The tables that it reads and does not write."""
+        return tuple(sorted({read for flow in self.flows for read in flow.reads} - self.own_tables))
 
 
 def digest_of(files: Mapping[str, str]) -> str:

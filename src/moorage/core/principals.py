@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.core.callers import RESERVED_NAMES
 from moorage.core.errors import InvalidInput
+from moorage.core.ids import SecurableId
 from moorage.core.names import name_key, require_name
 from moorage.core.securables import Doc, Kind, Securable
 
@@ -44,6 +45,10 @@ class TokenDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     digest: str
     expires_at_ms: int | None = None
     scope: Scope = "all"
+    is_session: bool = False
+    """It was issued to a browser, which presents it as a cookie. The digest is that of `name=value`."""
+    made_from: SecurableId | None = None
+    """The token by which a browser logged in. The session ends with it."""
 
 
 def principal_of(securable: Securable) -> Principal:

@@ -27,12 +27,21 @@ class Privilege(StrEnum):
     """Create shares, in the metastore."""
     CREATE_RECIPIENT = "create recipients"
     """Create recipients, in the metastore."""
+    CREATE_CREDENTIAL = "create storage credentials"
+    CREATE_EXTERNAL_LOCATION = "create external locations"
+    """With a credential."""
     CHOOSE_LOCATION = "choose the location of files"
     """Create tables and volumes at locations that the catalog did not assign, where files may exist already."""
+    CHOOSE_VOLUME_LOCATION = "choose the location of volumes"
+    STORE_MANAGED = "store managed objects"
+    """Use a folder as the storage root of a catalog or schema."""
     MODIFY = "modify"
     """Change its description or commit to it."""
     MANAGE = "manage"
     """Rename, drop or undrop it, or change its owner or its grants."""
+    READ_FILES = "read files of"
+    WRITE_FILES = "write files of"
+    """Read and write files of a folder in which no object is."""
     FOLLOW = "follow"
     """Read the feed of the whole metastore."""
     WORK = "work"
@@ -49,6 +58,8 @@ _CREATION_OF = {
     Kind.FUNCTION: Privilege.CREATE_FUNCTION,
     Kind.MODEL: Privilege.CREATE_MODEL,
     Kind.PIPELINE: Privilege.CREATE_TABLE,
+    Kind.CREDENTIAL: Privilege.CREATE_CREDENTIAL,
+    Kind.EXTERNAL_LOCATION: Privilege.CREATE_EXTERNAL_LOCATION,
     Kind.SHARE: Privilege.CREATE_SHARE,
     Kind.RECIPIENT: Privilege.CREATE_RECIPIENT,
 }
@@ -83,6 +94,10 @@ class Grant(StrEnum):
     CREATE_MODEL_VERSION = "CREATE MODEL VERSION"
     CREATE_EXTERNAL_TABLE = "CREATE EXTERNAL TABLE"
     """Create tables and volumes at locations of the caller's choice, below those that the server may use."""
+    CREATE_EXTERNAL_VOLUME = "CREATE EXTERNAL VOLUME"
+    CREATE_MANAGED_STORAGE = "CREATE MANAGED STORAGE"
+    CREATE_STORAGE_CREDENTIAL = "CREATE STORAGE CREDENTIAL"
+    CREATE_EXTERNAL_LOCATION = "CREATE EXTERNAL LOCATION"
     CREATE_SHARE = "CREATE SHARE"
     CREATE_RECIPIENT = "CREATE RECIPIENT"
     USE_SHARE = "USE SHARE"

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, Unauthenticated
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, Securable
@@ -33,6 +34,16 @@ MAX_COMMENT: Final = 65_536
 
 _TOKEN: Final = re.compile(r"moor_([0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 UNKNOWN: Final = "the token is not valid; use the newest profile file, or ask the provider of the share for a new one"
+
+
+class Recipient(Caller, frozen=True, kw_only=True):
+    """An authenticated recipient. It is no principal of the catalog: it reads its shares, and nothing else."""
+
+    shares: frozenset[SecurableId] = frozenset()
+    """The shares that were granted. One of them may have been dropped since."""
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    address: str = ""
+    """The IP address that the request came from."""
 
 
 class RecipientToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -62,5 +62,6 @@ def is_deletable(path: str, modified_ms: int, needed: frozenset[str] | set[str],
     """
     if path in needed or modified_ms >= floor_timestamp_ms:
         return False
-    first = path.partition("/")[0]
-    return first == "_change_data" or not any(part.startswith(("_", ".")) for part in path.split("/"))
+    # The change data of a table is hidden. That of a change by a shadow is in the shadow's folder.
+    parts = path.split("/")
+    return "_change_data" in parts or not any(part.startswith(("_", ".")) for part in parts)

@@ -63,6 +63,12 @@ class NextShadow(msgspec.Struct, frozen=True, kw_only=True):
 
     shadow: Shadow | None = None
     waiting: Waiting | None = None
+    storage: dict[str, str] = {}
+    """Settings of Hadoop with a key for the files of the table; empty if the worker needs none, or has its own."""
+
+    def __repr__(self) -> str:
+        """Omits the key, because this text may be logged."""
+        return f"NextShadow({self.shadow}, {self.waiting})"
 
 
 class OfferOutcome(StrEnum):
@@ -89,10 +95,58 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     job: str | None = None
     """The job that will delete these files."""
+    log_files: int = 0
+    """How many files of the log were deleted."""
+    held_by: tuple[str, ...] = ()
+    """Why versions past their retention stay available."""
+
+
+class Checkpointed(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint that a job wrote, or found."""
+
+    version: int
+    is_new: bool
+    replayed_before: int
+    """How many commits a reader of this version replayed before."""
+    files: int = 0
+    bytes: int = 0
+    """The size of the checkpoint."""
+
+
+class StatisticsAdded(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a statistics job."""
+
+    missing: int = 0
+    """How many files of the table had no statistics before this step."""
+    files: int = 0
+    """How many files have statistics now."""
+    unreadable: int = 0
+    """How many files are missing in storage, or are not Parquet files."""
+    version: int | None = None
+    """The version with the statistics; None if nothing was committed."""
+    after: str | None = None
+    """Where the next step begins; None if this was the last one."""
+    waiting: Waiting | None = None
+
+
+class ChangeShadow(msgspec.Struct, frozen=True, kw_only=True):
+    """A plain Delta table inside the folder of a managed one, on which a client changes rows."""
+
+    table_id: str
+    folder: str
+    """Relative to the table's location."""
+    location: str
+    """Absolute, as Hadoop prints it."""
+    base_version: int
+    files: int
+    last_transaction: int | None = None
+    """The last transaction of the application that the client named."""
 
 
 FOLDER_PREFIX: Final = "compact-"
 """Not hidden by an underscore, so every vacuum sees the folder."""
+CHANGE_PREFIX: Final = "change-"
+"""Of the folders in which clients change rows."""
 
 
 def job_folder(job: JobId) -> str:

@@ -1,6 +1,7 @@
 """The objects of the catalog: metastore → catalog → namespace (any depth) → table, view, volume, …
 
-Shares and recipients are children of the metastore too, and the objects of a share are children of the share."""
+Shares, recipients, storage credentials and external locations are children of the metastore too, and the objects of a
+share are children of the share."""
 
 from __future__ import annotations
 
@@ -34,6 +35,10 @@ class Kind(StrEnum):
     """A token of the principal that is its parent."""
     STAGING_TABLE = "stage"
     """A staging table: an id and a location reserved for a table to come. It is not listed, and it expires."""
+    CREDENTIAL = "credential"
+    """A storage credential: a key or a role that opens an object store."""
+    EXTERNAL_LOCATION = "external_location"
+    """A folder in an object store, and the credential that opens it."""
     SHARE = "share"
     RECIPIENT = "recipient"
     SHARED_OBJECT = "shared_object"
@@ -56,6 +61,8 @@ class Shelf(StrEnum):
     """Users, service principals and groups share one scope, because grants and owners name them alike."""
     TOKEN = "token"  # noqa: S105 - the name of a shelf
     STAGING_TABLE = "stage"
+    CREDENTIAL = "credential"
+    EXTERNAL_LOCATION = "external_location"
     SHARE = "share"
     RECIPIENT = "recipient"
     SHARED_OBJECT = "shared_object"
@@ -77,6 +84,8 @@ SHELF_OF: dict[Kind, Shelf] = {
     Kind.GROUP: Shelf.PRINCIPAL,
     Kind.TOKEN: Shelf.TOKEN,
     Kind.STAGING_TABLE: Shelf.STAGING_TABLE,
+    Kind.CREDENTIAL: Shelf.CREDENTIAL,
+    Kind.EXTERNAL_LOCATION: Shelf.EXTERNAL_LOCATION,
     Kind.SHARE: Shelf.SHARE,
     Kind.RECIPIENT: Shelf.RECIPIENT,
     Kind.SHARED_OBJECT: Shelf.SHARED_OBJECT,

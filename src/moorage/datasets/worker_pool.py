@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock, local
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 WORKERS = 2
 MEMORY_GB = 8
+OptionsOf = Callable[[str], Awaitable[Mapping[str, str] | None]]
 _QUEUE_LENGTH = 62
 _POLL_SECONDS = 1.0
 
@@ -39,13 +40,13 @@ class WorkerPool:
     def __init__(
         self,
         *,
-        s3: Mapping[str, str] | None = None,
+        options_of: OptionsOf | None = None,
         workers: int = WORKERS,
         memory_gb: int = MEMORY_GB,
         waiting: int = _QUEUE_LENGTH,
     ) -> None:
-        """`s3` holds pylance's storage options for tables in S3. `memory_gb` is the memory limit of each worker."""
-        self._s3 = s3
+        """`options_of` returns pylance's storage options for a location. `memory_gb` is the limit of each worker."""
+        self._options_of = options_of
         self._memory_gb = memory_gb
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="lance")
         self._capacity = BoundedSemaphore(workers + waiting)
@@ -64,9 +65,9 @@ class WorkerPool:
         Cancelling the call kills the worker. That is safe: its changes become visible by one commit, which
         the ledger has either accepted or not.
         """
+        store = None if self._options_of is None else await self._options_of(location)
         if not self._capacity.acquire(blocking=False):
             raise Unavailable("too many Lance operations are running; retry in a moment")
-        store = self._s3 if location.startswith("s3://") else None
         job = _RunningJob(versions, Job(location=location, store=store, work=work, args=args, kwargs=kwargs))
         try:
             future = self._threads.submit(self._run_job, job)

@@ -1,6 +1,6 @@
 """The HTTP layer that every API is built on: routes, calls, answers, and the OpenAPI documents generated from them."""
 
-from moorage.http.answers import Answer
+from moorage.http.answers import NO_STORE, Answer
 from moorage.http.app import App, Limits
 from moorage.http.calls import Call, Headers, NoBody, NoQuery, current_request_id
 from moorage.http.declarations import SPEC_RELEASE, Deprecation, Example
@@ -10,6 +10,7 @@ from moorage.http.routes import FORM, Api, Route
 
 __all__ = [
     "FORM",
+    "NO_STORE",
     "SPEC_RELEASE",
     "WIRE",
     "Answer",

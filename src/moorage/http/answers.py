@@ -10,6 +10,8 @@ import msgspec
 Header = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
+NO_STORE: Header = (b"cache-control", b"no-store")
+"""For responses with credentials: no cache may keep them."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -45,5 +47,5 @@ class Answer(msgspec.Struct, frozen=True):
     @classmethod
     def stream(cls, chunks: AsyncIterator[bytes], content_type: str, *, endless: bool = False) -> Answer:
         """Send each chunk as it is produced. The iterator is closed when the client disconnects or the server stops."""
-        headers = ((b"content-type", content_type.encode()), (b"cache-control", b"no-store"))
+        headers = ((b"content-type", content_type.encode()), NO_STORE)
         return cls(200, b"", headers, stream_of=chunks, endless=endless)

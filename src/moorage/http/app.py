@@ -19,6 +19,8 @@ from itertools import count
 from math import inf
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from moorage.core.callers import LOCAL, Caller
 from moorage.core.credentials import Credential
 from moorage.core.entries import MAX_DRAFT_BYTES
@@ -28,15 +30,18 @@ from moorage.core.errors import (
     OutcomeUnknown,
     TimedOut,
     TooLarge,
+    Unauthenticated,
     Unavailable,
     leaves,
 )
 from moorage.http.answers import JSON, Answer, Header
 from moorage.http.calls import Call, Headers, current_request_id, idempotency_key
+from moorage.http.cors import Cors
 from moorage.http.errors import Wire, wire_of
 from moorage.http.exchanges import ClientGone, Ending, Exchange
 from moorage.http.in_flight import InFlight
 from moorage.http.memory_budget import Room
+from moorage.http.rates import RateLimit
 from moorage.http.router import Router
 from moorage.http.routes import Api, Route
 
@@ -84,11 +89,15 @@ class App:
         limits: Limits | None = None,
         observe: Observe | None = None,
         trace: Trace | None = None,
+        rates: RateLimit | None = None,
+        cors: Cors | None = None,
     ) -> None:
         self._ports = ports
         self._limits = limits or Limits()
         self._observe = observe
         self._trace = trace
+        self._rates = rates
+        self._cors = cors
         shortest = min(self._limits.read_seconds, self._limits.handle_seconds)
         self.room = Room(self._limits.memory_bytes)
         self.in_flight = InFlight(sweep_seconds=min(1.0, shortest / 4))
@@ -126,7 +135,10 @@ class App:
     async def _serve(self, exchange: Exchange) -> None:
         current_request_id.set(exchange.request_id)
         try:
-            answer = await self._answer(exchange)
+            if self._cors is None:
+                answer = await self._answer(exchange)
+            else:
+                answer = self._cors.allow(exchange, self._cors.preflight(exchange) or await self._answer(exchange))
             exchange.deadline = inf
             exchange.status = answer.status
             exchange.peer.send(answer)
@@ -154,7 +166,10 @@ class App:
                 authenticate = partial(self._ports.access.authenticate, credential, headers)
             else:
                 authenticate = partial(api.authenticate, self._ports, credential, exchange.peer.address)
-            caller = LOCAL if route.public else await authenticate()
+            if self._rates is None:
+                caller = LOCAL if route.public else await authenticate()
+            else:
+                caller = await self._limited(self._rates, exchange, authenticate, api=api, route=route)
             exchange.caller = caller
             query = route.parse_query(exchange.query)
             if exchange.arrived:
@@ -178,6 +193,7 @@ class App:
             self._begin_handling(exchange, route)
             return await route.handler(call, self._ports)
         except MoorageError as error:
+            exchange.error = error
             return _error_answer(api or self._api_at(exchange.path), error, exchange)
         except asyncio.CancelledError:
             if exchange.ending is None:
@@ -189,6 +205,30 @@ class App:
         except Exception as error:  # noqa: BLE001 - every other failure is logged and answered here
             _log.error("%s %s failed", exchange.verb, _operation(exchange), exc_info=error)
             return _internal_error_answer(api or self._fallback, exchange)
+
+    async def _limited(
+        self,
+        rates: RateLimit,
+        exchange: Exchange,
+        authenticate: Callable[[], Awaitable[Caller]],
+        *,
+        api: Api,
+        route: Route,
+    ) -> Caller:
+        """The caller of a request that is within its rate. Callers without a valid token are counted by address."""
+        address = f"address {exchange.peer.address}"
+        if route.public:
+            if api.rate_limited:
+                rates.require(address)
+            return LOCAL
+        try:
+            caller = await authenticate()
+        except Unauthenticated:
+            rates.require(address)
+            raise
+        exchange.caller = caller
+        rates.require(caller.id)
+        return caller
 
     def _begin_handling(self, exchange: Exchange, route: Route) -> None:
         exchange.handling = True
@@ -290,14 +330,22 @@ def _ending_error(exchange: Exchange) -> MoorageError:
 
 def _error_answer(api: Api, error: MoorageError, exchange: Exchange) -> Answer:
     wire = wire_of(api.errors, type(error))
-    headers: list[Header] = [JSON]
+    headers: list[Header] = []
     if wire.status in (429, 503):
         headers.append((b"retry-after", str(error.details.get("retry_after_seconds", 1)).encode()))
     elif wire.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     elif isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.details.get("allowed", ())).encode()))
-    return Answer(wire.status, api.render_error(wire, error, exchange.request_id), headers)
+    return _rendered(api, wire, error, exchange, headers)
+
+
+def _rendered(api: Api, wire: Wire, error: MoorageError, exchange: Exchange, headers: Sequence[Header] = ()) -> Answer:
+    """The error as the page of a browser, if the API has pages and the client asks for one, otherwise as JSON."""
+    if api.error_page is not None and b"text/html" in (exchange.headers.raw(b"accept") or b""):
+        page = api.error_page(wire, error, exchange.route, exchange.request_id)
+        return replace(page, headers=(*page.headers, *headers))
+    return Answer(wire.status, api.render_error(wire, error, exchange.request_id), (JSON, *headers))
 
 
 def _internal_error_answer(api: Api, exchange: Exchange) -> Answer:
@@ -306,4 +354,4 @@ def _internal_error_answer(api: Api, exchange: Exchange) -> Answer:
     changes = exchange.route is not None and exchange.route.mutation
     error = OutcomeUnknown(message) if changes else Unavailable(message)
     wire = Wire(500, api.unexpected)
-    return Answer(wire.status, api.render_error(wire, error, exchange.request_id), [JSON])
+    return _rendered(api, wire, error, exchange)

@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client will send no more. It still gets the answer to its last request, but a stream is ended."""
         self._end()
-        return self._exchange is not None
+        return self._exchange is not None and self._transport.can_write_eof()  # TLS cannot be half closed
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.forget(self)
@@ -306,7 +306,7 @@ class Connection(asyncio.Protocol):
         self._is_ignored = True
         self._waiting.clear()
         self._resume_reading()
-        if not self._transport.is_closing():
+        if not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
 
     def _check_host(self, host: bytes | None, *, required: bool) -> None:

@@ -54,6 +54,7 @@ WIRE: ErrorTable = {
     core.KeyReused: Wire(422, "KEY_REUSED"),
     core.Unauthenticated: Wire(401, "UNAUTHENTICATED"),
     core.Forbidden: Wire(403, "FORBIDDEN"),
+    core.TooManyRequests: Wire(429, "TOO_MANY_REQUESTS"),
     core.TimedOut: Wire(408, "REQUEST_TIMEOUT"),
     core.Busy: Wire(503, "BUSY"),
     core.Unavailable: Wire(503, "UNAVAILABLE"),

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from moorage.core.callers import Caller
+from moorage.core.errors import MoorageError
 from moorage.http.answers import Answer
 from moorage.http.calls import Headers
 from moorage.http.routes import Route
@@ -79,6 +80,7 @@ class Exchange(msgspec.Struct, eq=False):
     route: Route | None = None
     caller: Caller | None = None
     status: int = 0
+    error: MoorageError | None = None
     ending: Ending | None = None
     task: asyncio.Task[None] | None = None
 

@@ -89,11 +89,16 @@ class _Writer:
                 "schemas": self._schemas.components(),
                 "responses": dict(sorted(self._responses.items())),
                 "headers": _REQUEST_ID,
-                "securitySchemes": {
-                    "bearer": {"type": "http", "scheme": "bearer", "description": "An access token for this server."}
-                },
+                "securitySchemes": self._security_schemes(),
             },
         }
+
+    def _security_schemes(self) -> Document:
+        cookies = [api.cookie for api in self._apis if api.cookie is not None]
+        if len(cookies) < len(self._apis):
+            return {"bearer": {"type": "http", "scheme": "bearer", "description": "An access token for this server."}}
+        about = "The session of a browser."
+        return {"session": {"type": "apiKey", "in": "cookie", "name": cookies[0], "description": about}}
 
     def _tags(self) -> list[Document]:
         used = {tag for api in self._apis for route in api.routes if route.file == self._file for tag in route.tags}
@@ -118,7 +123,7 @@ class _Writer:
             operation["x-uc-replaced-by"] = deprecation.replaced_by
             operation["x-sunset"] = deprecation.sunset.isoformat()
             operation["description"] += f"\n\nDeprecated, to be removed on {deprecation.sunset}: {deprecation.note}"
-        operation["security"] = [] if route.public else [{"bearer": []}]
+        operation["security"] = [] if route.public else [{"bearer" if api.cookie is None else "session": []}]
         if parameters := self._parameters(api, route, labels):
             operation["parameters"] = parameters
         if route.body is not NoBody:

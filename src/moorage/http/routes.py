@@ -28,12 +28,14 @@ from moorage.http.declarations import (
     require_bounded_integers,
     shape_of,
 )
-from moorage.http.errors import UNEXPECTED, WIRE, ErrorAnswer, ErrorTable, RenderError, render_error, wire_of
+from moorage.http.errors import UNEXPECTED, WIRE, ErrorAnswer, ErrorTable, RenderError, Wire, render_error, wire_of
 from moorage.http.inputs import parse_body, parse_query
 from moorage.http.router import Pattern
 
 Handler = Callable[[Call[Any, Any], Any], Awaitable[Answer]]
 H = TypeVar("H", bound=Handler)
+ErrorPage = Callable[[Wire, MoorageError, "Route | None", str], Answer]
+"""Makes the page that shows an error in a browser, from the error, the route and the id of the request."""
 Verb = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 JSON_ONLY = ("application/json",)
@@ -246,7 +248,10 @@ class Section:
 class Api(Section):
     """A wire protocol: its path prefix, its error names, and its routes.
 
-    `authenticate` replaces the access port for an API whose callers are not principals of the catalog.
+    `authenticate` replaces the access port for an API whose callers are not principals of the catalog. `rate_limited`
+    is false for probes, which must be answered even if their caller sends too many requests. `error_page` shows errors
+    to browsers, in an API of pages. `cookie` is the name of the cookie that authenticates its callers instead of a
+    bearer token.
     """
 
     def __init__(
@@ -267,6 +272,9 @@ class Api(Section):
         also_at: Sequence[str] = (),
         credential: ReadCredential = bearer,
         authenticate: Authenticate | None = None,
+        rate_limited: bool = True,
+        error_page: ErrorPage | None = None,
+        cookie: str | None = None,
     ) -> None:
         super().__init__(self, defaults or {})
         self.name = name
@@ -283,4 +291,7 @@ class Api(Section):
         self.error_answer = error_answer
         self.credential = credential
         self.authenticate = authenticate
+        self.rate_limited = rate_limited
+        self.error_page = error_page
+        self.cookie = cookie
         self.routes: list[Route] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
 from contextlib import suppress
 from email.utils import formatdate
@@ -17,16 +18,32 @@ if TYPE_CHECKING:
 BACKLOG = 1024
 _LONGEST_SWEEP_SECONDS = 1.0
 _IN_TRANSIT_SECONDS = 0.1
+_HANDSHAKE_SECONDS = 10.0
+_SECURITY_HEADERS = (
+    "x-content-type-options: nosniff\r\n"
+    "referrer-policy: no-referrer\r\n"
+    "content-security-policy: frame-ancestors 'none'\r\n"
+)
+"""A page adds its own policy to this one; a browser applies both."""
+_HSTS = "strict-transport-security: max-age=31536000\r\n"
 
 
 class HttpServer:
     """Serves an app on a bound socket.
 
     `most` is the maximum number of connections. `head_seconds` is how long the head of a request may take to
-    arrive. `idle_seconds` is how long an idle connection is kept open.
+    arrive. `idle_seconds` is how long an idle connection is kept open. With `tls`, it serves HTTPS.
     """
 
-    def __init__(self, app: App, *, most: int, head_seconds: float, idle_seconds: float = 75.0) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        most: int,
+        head_seconds: float,
+        idle_seconds: float = 75.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.app = app
         self.loop = asyncio.get_running_loop()
         self.head_seconds = head_seconds
@@ -37,11 +54,19 @@ class HttpServer:
         self._empty = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._tls = tls
         self._second = 0
+        self._security_headers = _SECURITY_HEADERS + (_HSTS if tls is not None else "")
         self._common_headers = b""
 
     async def begin(self, listener: socket.socket) -> None:
-        self._server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+        self._server = await self.loop.create_server(
+            lambda: Connection(self),
+            sock=listener,
+            backlog=BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else min(_HANDSHAKE_SECONDS, self.head_seconds),
+        )
         self._sweep()
 
     async def stop(self) -> None:
@@ -85,7 +110,8 @@ class HttpServer:
         now = int(time.time())
         if now != self._second:
             self._second = now
-            self._common_headers = f"date: {formatdate(now, usegmt=True)}\r\nserver: moorage\r\n".encode()
+            date = f"date: {formatdate(now, usegmt=True)}\r\nserver: moorage\r\n"
+            self._common_headers = (date + self._security_headers).encode()
         return self._common_headers
 
     def _sweep(self) -> None:

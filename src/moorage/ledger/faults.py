@@ -1,17 +1,10 @@
-"""Named steps at which a test can kill the process.
-
-Each store calls `reach` at the steps between which a crash must leave all or nothing. It does nothing
-unless a test armed the step. A test arms it by the environment, because the process to kill is a child.
-"""
+"""The steps of a store at which a test can kill the process."""
 
 from __future__ import annotations
 
-import os
-import signal
-from itertools import count
+from moorage.faults import reach
 
-_ARMED, _, _COUNT = os.environ.get("MOORAGE_DIE_AT", "").partition(":")
-_left = count(int(_COUNT or 1), -1)
+__all__ = ["APPEND", "MIGRATE", "UNIFORM", "reach"]
 
 APPEND = (
     "append.begun",
@@ -22,9 +15,3 @@ APPEND = (
 )
 UNIFORM = ("uniform.begun", "uniform.converted", "uniform.recorded")
 MIGRATE = ("migrate.begun", "migrate.applied", "migrate.committed")
-
-
-def reach(step: str) -> None:
-    """Kill this process with SIGKILL if the step is armed (`MOORAGE_DIE_AT=step:nth`)."""
-    if step == _ARMED and next(_left) == 1:
-        os.kill(os.getpid(), signal.SIGKILL)

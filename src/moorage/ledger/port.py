@@ -279,8 +279,19 @@ class Ledger(Protocol):
         """The reports of a kind on versions above `after`, in ascending order."""
         ...
 
+    async def delete_reports(self, table: SecurableId, *, kind: ReportKind, below: int, limit: int = 1000) -> int:
+        """Delete reports of a kind on versions below one, at most `limit`, and return their number."""
+        ...
+
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
         """Dropped roots whose hold has ended and expired staging tables, in the order (due_ms, id), after one."""
+        ...
+
+    async def location_holder(self, path: str) -> SecurableId | None:
+        """An object, live or dropped, that holds this location, one that contains it, or one inside it.
+
+        If there are several, one that contains it comes first.
+        """
         ...
 
     async def all_children(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:

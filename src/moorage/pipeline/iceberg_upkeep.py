@@ -12,21 +12,25 @@ from moorage.client import Client
 from moorage.client.answers import Job, LocatedTable
 from moorage.core.health import TARGET_FILE_BYTES
 from moorage.core.job_options import CompactOptions, ExpireOptions, OrphanOptions, parse_options
+from moorage.pipeline.figures import figures
 from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.spark_facts import spark_facts
-from moorage.pipeline.statements import quoted, run_statement
+from moorage.pipeline.statements import own_session, quoted, run_statement
+from moorage.pipeline.stream_marks import STREAM_MARK, Snapshot, snapshots_for_streams
 from moorage.pipeline.warm_session import WarmSession
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Row
 
 _CATALOG: Final = "moorage_job"
 _DELEGATION: Final = "vended-credentials,remote-signing"
 _TARGET_SIZE: Final = "write.target-file-size-bytes"
+_KEEP_LAST: Final = "history.expire.min-snapshots-to-keep"
 _MAX_NAMED: Final = 100
 _CONFLICTS: Final = ("ValidationException", "CommitFailedException")
 _DELETES: Final = {"delete-ratio-threshold": "0.05", "delete-file-threshold": "5", "remove-dangling-deletes": "true"}
-"""Rewrite data files with many deleted rows, so that a compacted table has no finding about them."""
+"""Rewrite data files with many deleted rows, so that a compacted table has no finding about them. Only for tables with
+deletes: the search for dangling ones takes as long as the rewrite of a few hundred files."""
 
 
 class AttachedTable:
@@ -55,6 +59,14 @@ class AttachedTable:
     def _run(self, sql: str) -> list[Row]:
         return run_statement(self._session, sql, tag=self._tag, progress=self._progress)
 
+    def snapshots_for_streams(self) -> int:
+        """How many snapshots, counted from the newest one, must stay so that streams find their last batch."""
+        mark = f"summary['{STREAM_MARK}']"
+        rows = self.rows_of("snapshots", f"snapshot_id, parent_id, unix_millis(committed_at) AS at_ms, {mark} AS query")
+        current = self.rows_of("refs WHERE name = 'main'", "snapshot_id")
+        snapshots = {row["snapshot_id"]: Snapshot(row["parent_id"], row["at_ms"], row["query"]) for row in rows}
+        return snapshots_for_streams(snapshots, current[0]["snapshot_id"] if current else None)
+
     def figures(self) -> dict[str, int]:
         """Files, bytes and rows of the current snapshot, and the number of manifests and snapshots."""
         found = {"files": 0, "bytes": 0, "rows": 0, "delete_files": 0}
@@ -68,13 +80,6 @@ class AttachedTable:
         for name in ("manifests", "snapshots"):
             found[name] = self.rows_of(name, "count(*) AS n")[0]["n"]
         return found
-
-
-def own_session(session: SparkSession) -> SparkSession:
-    """A session with its own catalogs on the same Spark. Spark Connect has another name for it."""
-    make: Any = getattr(session, "cloneSession", None) or session.newSession
-    made: SparkSession = make()
-    return made
 
 
 def catalog_settings(client: Client, warehouse: str) -> dict[str, str]:
@@ -101,16 +106,17 @@ def compact_iceberg(
     progress({"step": "starting", "fraction": 0.0})
     attached = AttachedTable(job, table, client, progress, spark)
     properties = attached.properties()
-    progress({"step": "counting files", "fraction": 0.05})
-    before = attached.figures()
+    before = figures(client, table)
     progress({"step": f"rewriting data files ({before['files']:,} before)", "fraction": 0.1})
-    rewritten = attached.call("rewrite_data_files", **rewrite_arguments(options, properties))[0].asDict()
-    if before["delete_files"] and properties.get("format-version") == "2":
+    has_deletes = before["delete_files"] > 0
+    given = rewrite_arguments(options, properties, has_deletes=has_deletes)
+    rewritten = attached.call("rewrite_data_files", **given)[0].asDict()
+    if has_deletes and properties.get("format-version") == "2":
         progress({"step": "rewriting position delete files", "fraction": 0.7})
         attached.call("rewrite_position_delete_files")
     progress({"step": "rewriting manifests", "fraction": 0.8})
     skipped = _rewrite_manifests(attached)
-    result = {"before": before, "after": attached.figures(), "rewritten": _counts(rewritten)}
+    result = {"before": before, "after": figures(client, table), "rewritten": _counts(rewritten)}
     return result if skipped is None else {**result, "skipped": skipped}
 
 
@@ -135,13 +141,17 @@ def expire_iceberg(
     options = parse_options(job.args, ExpireOptions)
     progress({"step": "starting", "fraction": 0.0})
     attached = AttachedTable(job, table, client, progress, spark)
-    _require_owned_files(attached.properties())
+    properties = attached.properties()
+    _require_owned_files(properties)
     before = attached.figures()
     given = {}
     if options.older_than_days is not None:
         given["older_than"] = timestamp(options.older_than_days)
-    if options.keep_last is not None:
-        given["retain_last"] = str(options.keep_last)
+    stated = properties.get(_KEEP_LAST, "")
+    keep_last = options.keep_last or (int(stated) if stated.isdigit() else 1)
+    for_streams = attached.snapshots_for_streams()
+    if options.keep_last is not None or for_streams > keep_last:
+        given["retain_last"] = str(max(keep_last, for_streams))
     progress({"step": "removing snapshots and their files", "fraction": 0.2})
     deleted = attached.call("expire_snapshots", **given)[0].asDict()
     return {"before": before, "after": attached.figures(), "deleted": _counts(deleted)}
@@ -171,7 +181,7 @@ def _require_owned_files(properties: dict[str, str]) -> None:
         raise PermanentFailure("gc.enabled is false: other tables may need the files of this table")
 
 
-def rewrite_arguments(options: CompactOptions, properties: dict[str, str]) -> dict[str, str]:
+def rewrite_arguments(options: CompactOptions, properties: dict[str, str], *, has_deletes: bool) -> dict[str, str]:
     """The arguments of `rewrite_data_files`, as SQL."""
     stated = properties.get(_TARGET_SIZE, "")
     target = int(stated) if stated.isdigit() else TARGET_FILE_BYTES
@@ -180,7 +190,7 @@ def rewrite_arguments(options: CompactOptions, properties: dict[str, str]) -> di
     settings = {
         "target-file-size-bytes": str(target),
         "min-input-files": "2",
-        **_DELETES,
+        **(_DELETES if has_deletes else {}),
         **({"delete-file-threshold": "1"} if options.purge else {}),
         **({"rewrite-all": "true"} if options.full else {}),
     }

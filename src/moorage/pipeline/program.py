@@ -15,7 +15,11 @@ Program = Callable[[Job, Client, Progress], dict[str, Any]]
 """Runs a job and returns its result. The client sends the job's fence with every request."""
 
 
-class PermanentFailure(Exception):
+class Failure(Exception):
+    """The job failed, and the message says why. Another attempt may succeed."""
+
+
+class PermanentFailure(Failure):
     """The job failed permanently: another attempt would fail in the same way."""
 
 

@@ -13,7 +13,7 @@ from moorage.client import Client
 from moorage.client.answers import FeedEntry, Job
 from moorage.core.jobs import AUDIT
 from moorage.pipeline.program import PermanentFailure, Program, Progress
-from moorage.pipeline.table_programs import TABLE_PROGRAMS, run_table_program
+from moorage.pipeline.table_programs import LIGHT_PROGRAMS, TABLE_PROGRAMS, run_light_program, run_table_program
 from moorage.pipeline.warm_session import WarmSession
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -47,7 +47,7 @@ def _require_next(before: FeedEntry | None, entry: FeedEntry) -> None:
         raise PermanentFailure(f"entry {entry.seq} has an earlier time than the entry before it")
 
 
-PROGRAMS: Mapping[str, Program] = {AUDIT: audit}
+PROGRAMS: Mapping[str, Program] = {AUDIT: audit, **{kind: run_light_program for kind, _ in LIGHT_PROGRAMS}}
 """The programs that need no Spark."""
 
 

@@ -19,6 +19,13 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def own_session(session: SparkSession) -> SparkSession:
+    """A session with its own settings and catalogs on the same Spark. Spark Connect has another name for it."""
+    make: Any = getattr(session, "cloneSession", None) or session.newSession
+    made: SparkSession = make()
+    return made
+
+
 def run_statement(spark: SparkSession, sql: str, *, tag: str, progress: Progress) -> list[Row]:
     """Run a statement and return its rows. If the job ends meanwhile, the statement is interrupted.
 

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
+from moorage.faults import reach
 from moorage.pipeline.job_record import JobRecord
 from moorage.pipeline.lease_keeper import RENEWAL_SECONDS, LeaseKeeper, LostLease
-from moorage.pipeline.program import PermanentFailure, Postponed, Program
+from moorage.pipeline.program import Failure, PermanentFailure, Postponed, Program
 from moorage.pipeline.programs import PROGRAMS
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Worker:
     def _work(self, lease: Lease, since: float) -> None:
         with LeaseKeeper(self._client, lease, since=since, renewal_s=self._beat_s) as keeper:
             record = JobRecord(lease.job, self._name)
+            reach("worker.taken")
             try:
                 self._report(lease, keeper, record, self._outcome(lease, keeper, record))
             except LostLease:
@@ -118,7 +120,9 @@ class Worker:
             final = isinstance(outcome, PermanentFailure)
             self._client.jobs.fail(lease.job.id, lease.fence, _error_text(outcome), final=final)
         else:
+            reach("worker.done")
             self._client.jobs.succeed(lease.job.id, lease.fence, outcome)
+            reach("worker.reported")
 
 
 def _pause_s(failures: int) -> float:
@@ -127,10 +131,7 @@ def _pause_s(failures: int) -> float:
 
 
 def _error_text(error: Exception) -> str:
-    text = (
-        str(error)
-        if isinstance(error, PermanentFailure | Stopped | ClientError)
-        else f"{type(error).__name__}: {error}"
-    )
+    is_clear = isinstance(error, Failure | Stopped | ClientError)
+    text = str(error) if is_clear else f"{type(error).__name__}: {error}"
     # The stack of a Java error has thousands of lines, and its first line says what is wrong.
     return text.partition("\n\tat ")[0][:10_000]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from moorage.access.browser_logins import BrowserLogins
 from moorage.access.granted import GrantedAccess
 from moorage.access.logins import Logins
 from moorage.access.oidc import Issuers
@@ -20,21 +21,26 @@ from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
 from moorage.api.sharing import sharing
 from moorage.api.unity import unity
+from moorage.api.web import web
 from moorage.chores.schedule import run_chores
 from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.locations import Roots, normalize_location
 from moorage.datasets.worker_pool import WorkerPool
 from moorage.http import Api, App, Limits
+from moorage.http.cors import Cors
+from moorage.http.rates import RateLimit
 from moorage.ledger.port import Ledger
+from moorage.server.auditing import auditing
 from moorage.server.health import server
-from moorage.server.serve import listen, run
+from moorage.server.secret_keys import read_secret_keys
+from moorage.server.serve import listen, open_tls, run
 from moorage.server.settings import Settings, require_safe_listen
+from moorage.server.stores import CloudEndpoints, OpenStore, ServerStores
 from moorage.server.telemetry import Metrics, Tracing, observing, start_logging
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
-from moorage.storage.port import Delegation, Storage
-from moorage.storage.s3_delegation import S3Delegation
-from moorage.storage.s3_sessions import S3Sessions
+from moorage.storage.port import Storage
+from moorage.storage.secrets import SecretKeys
 from moorage.storage.stores import Stores
 from moorage.usecases.alarms import Alarms
 from moorage.usecases.identity.administrator import ensure_administrator, has_administrator
@@ -45,7 +51,7 @@ from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, control, sessions, delta, iceberg, oauth, lance, sharing, server)
+APIS: tuple[Api, ...] = (console, unity, control, sessions, delta, iceberg, oauth, lance, sharing, web, server)
 MANAGED = "managed"
 """The name of the folder for managed tables inside the data folder."""
 
@@ -83,35 +89,37 @@ async def open_ledger(settings: Settings) -> Ledger:
     return await PostgresLedger.open(settings.database)
 
 
-async def open_access(settings: Settings, ledger: Ledger) -> Access:
+def open_browser_logins(settings: Settings) -> BrowserLogins:
+    """The identity providers at which people log in with a browser."""
+    return BrowserLogins(Issuers(*settings.issuers), settings.browser_clients, settings.browser_rules)
+
+
+async def open_access(settings: Settings, ledger: Ledger, browser_logins: BrowserLogins) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
     if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
         rules = settings.login_rules
         logins = None if rules is None else Logins(Issuers(*settings.issuers), rules)
-        return GrantedAccess(ledger, await ledger.page_secret(), logins=logins)
-    return OpenAccess(settings.public_url)
+        return GrantedAccess(ledger, await ledger.page_secret(), logins=logins, browser_logins=browser_logins)
+    return OpenAccess(settings.public_url, settings.origins)
 
 
-async def open_storage(settings: Settings) -> Storage:
-    """The local disk, and the object store if the settings name one. Raises Unavailable if it cannot be reached."""
-    folders = [settings.data / MANAGED, *([settings.external_folder] if settings.external_folder else [])]
-    local = LocalStorage(*folders)
-    if settings.s3 is None:
-        return local
-    from moorage.storage.s3 import S3Storage
-
-    s3 = S3Storage(settings.s3)
-    await s3.reach()
-    return Stores(local=local, s3=s3)
+def open_storage(settings: Settings, stores: ServerStores) -> Storage:
+    """The local disk and the object stores."""
+    return Stores(local=_open_disk(settings), find=stores.storage_of)
 
 
-async def open_delegation(settings: Settings) -> Delegation | None:
-    """How clients reach the object store. If it cannot sign requests for them, the start of the server logs that."""
-    if settings.s3 is None:
-        return None
-    delegation = S3Delegation(settings.s3, S3Sessions(settings.s3))
-    await delegation.signs()
-    return delegation
+def open_own_storage(settings: Settings) -> Storage:
+    """The local disk and the object store of the settings, for a program without a ledger."""
+    store = None if settings.s3 is None else OpenStore(settings.s3).storage
+
+    async def find(_: str) -> Storage | None:
+        return store
+
+    return Stores(local=_open_disk(settings), find=find)
+
+
+def _open_disk(settings: Settings) -> Storage:
+    return LocalStorage(settings.data / MANAGED, *([settings.external_folder] if settings.external_folder else []))
 
 
 def make_managed_folder(data: Path) -> tuple[str, str]:
@@ -132,22 +140,29 @@ def make_managed_folder(data: Path) -> tuple[str, str]:
 async def compose(settings: Settings, ledger: Ledger, url: str | None = None) -> ServerPorts:
     """The ports of a server. `url` is its address, if the settings leave the port to the system."""
     managed, as_given = make_managed_folder(settings.data)
-    storage = await open_storage(settings)
+    secrets = SecretKeys(*read_secret_keys(settings))
+    endpoints = CloudEndpoints(settings.google_endpoint, settings.azure_endpoint)
+    stores = ServerStores(ledger, secrets, settings.s3, endpoints=endpoints)
+    await stores.reach()
+    storage = open_storage(settings, stores)
+    browser_logins = open_browser_logins(settings)
     metrics, alarms = Metrics(), Alarms()
     metrics.counter("moorage_alarms", "Versions that cannot be published as they were ratified.", lambda: alarms.count)
     ports = ServerPorts(
         ledger=ledger,
         storage=storage,
         snapshots=Snapshots(storage),
-        access=await open_access(settings, ledger),
+        access=await open_access(settings, ledger, browser_logins),
+        browser_logins=browser_logins,
         roots=Roots(
             normalize_location(settings.managed_location) if settings.managed_location else managed, (managed, as_given)
         ),
         formats=FORMATS,
         release_location=release_location,
-        delegation=await open_delegation(settings),
+        stores=stores,
+        secrets=secrets,
         worker_pool=WorkerPool(
-            s3=settings.s3.options() if settings.s3 else None,
+            options_of=stores.options_of,
             workers=settings.lance_workers,
             memory_gb=settings.lance_worker_memory_gb,
         ),
@@ -158,6 +173,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         issuers=Issuers(*settings.issuers),
         public_url=(url or settings.url_at(settings.port)).rstrip("/"),
         min_deletion_delay_ms=settings.deletion_delay_minutes * _MINUTE_MS,
+        audit_ms=settings.audit_days * _DAY_MS,
         share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
@@ -180,7 +196,7 @@ def _export_health(ports: ServerPorts) -> None:
     )
 
 
-def _make_app(settings: Settings, ports: ServerPorts, tracing: Tracing | None) -> App:
+def make_app(settings: Settings, ports: ServerPorts, tracing: Tracing | None = None) -> App:
     app = App(
         APIS,
         ports,
@@ -190,8 +206,10 @@ def _make_app(settings: Settings, ports: ServerPorts, tracing: Tracing | None) -
             read_seconds=settings.request_timeout_seconds,
             handle_seconds=settings.request_timeout_seconds,
         ),
-        observe=observing(ports.metrics, settings),
+        observe=observing(ports.metrics, settings, auditing(ports, reads=settings.audit == "all")),
         trace=tracing.span if tracing else None,
+        rates=RateLimit(settings.rate_limit) if settings.rate_limit else None,
+        cors=Cors(settings.origins) if settings.origins else None,
     )
     ports.metrics.gauge("moorage_requests_in_flight", "Requests in progress.", lambda: len(app.in_flight))
     ports.metrics.gauge("moorage_bodies_waiting", "Large requests waiting for memory.", lambda: app.room.waiting)
@@ -213,13 +231,14 @@ async def serve(
     """
     start_logging(settings)
     require_safe_listen(settings, has_authentication=settings.auth == "on")
+    tls = open_tls(settings)
     listener = listen(settings)
     url = settings.url_at(listener.getsockname()[1])
     ledger = await open_ledger(settings)
     ports = await compose(settings, ledger, url)
     token = await ensure_administrator(ledger) if ports.access.authenticates else None
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
-    app = _make_app(settings, ports, tracing)
+    app = make_app(settings, ports, tracing)
     stopping = asyncio.Event()
     chores = asyncio.create_task(run_chores(ports, stopping, interval_s=settings.chores_interval_seconds))
 
@@ -239,4 +258,12 @@ async def serve(
         if tracing:
             tracing.stop()
 
-    await run(app, settings, listener=listener, on_ready=on_ready, on_stop_requested=on_stop_requested, on_stop=on_stop)
+    await run(
+        app,
+        settings,
+        listener=listener,
+        tls=tls,
+        on_ready=on_ready,
+        on_stop_requested=on_stop_requested,
+        on_stop=on_stop,
+    )

@@ -34,6 +34,7 @@ server = Api(
     description="Health and metrics of one server process.",
     tags={"server": "Health and metrics of one server process."},
     defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
+    rate_limited=False,
 )
 
 

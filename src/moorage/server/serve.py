@@ -9,14 +9,19 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 
 from moorage.http.app import App
 from moorage.http.server import BACKLOG, HttpServer
 from moorage.server.settings import Settings
+from moorage.server.tls import Tls, TlsError
 
 _CONNECTIONS = 8192
 _CLOSING_SECONDS = 2.0
+_SWITCH_SECONDS = 0.001
+"""How long a thread that checks a large commit delays the event loop each time. Python's default of 5 ms is longer than
+most requests take."""
 
 
 class ListenError(Exception):
@@ -44,6 +49,16 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
+def open_tls(settings: Settings) -> Tls | None:
+    """The certificate of the server, if it serves HTTPS itself."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    try:
+        return Tls(settings.tls_cert, settings.tls_key)
+    except TlsError as error:
+        raise ListenError(f"{error}; check --tls-cert and --tls-key") from None
+
+
 def _reason(error: OSError, host: str, port: int) -> str:
     if isinstance(error, PermissionError):
         return f"this user is not permitted to listen on port {port}; choose a --port above 1023"
@@ -65,6 +80,7 @@ async def run(
     settings: Settings,
     *,
     listener: socket.socket,
+    tls: Tls | None = None,
     on_ready: Callable[[], Awaitable[None]],
     on_stop_requested: Callable[[], Awaitable[None]],
     on_stop: Callable[[], Awaitable[None]],
@@ -75,10 +91,13 @@ async def run(
     signal ends the process immediately.
     """
     most = min(_CONNECTIONS, _raise_file_limit() // 2)
-    server = HttpServer(app, most=most, head_seconds=settings.request_timeout_seconds)
+    context = None if tls is None else tls.context
+    server = HttpServer(app, most=most, head_seconds=settings.request_timeout_seconds, tls=context)
     stop_requested = _stop_signal()
     _tune_garbage_collector()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     await server.begin(listener)
+    watching = None if tls is None else asyncio.create_task(tls.watch())
     try:
         await on_ready()
         await stop_requested.wait()
@@ -87,6 +106,8 @@ async def run(
         await app.in_flight.drain(settings.stop_timeout_seconds)
         await server.end(_CLOSING_SECONDS)
     finally:
+        if watching is not None:
+            watching.cancel()
         await on_stop()
 
 

@@ -8,7 +8,6 @@ if it ignored a misspelt setting, it would run with a default that the operator 
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -19,11 +18,13 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from moorage.access.browser_logins import BrowserClient
 from moorage.access.logins import LoginRules
 from moorage.access.oidc import is_issuer_url
-from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
+from moorage.core.hosts import has_ip_address, is_http_url, is_loopback, is_postgres_url
 from moorage.core.locations import normalize_location
 from moorage.storage.s3_account import S3Account, S3Key
+from moorage.storage.secrets import parse_keys
 
 PREFIX = "MOORAGE_"
 
@@ -36,7 +37,7 @@ _OF_SPARK = "MOORAGE_SPARK_"
 # Kubernetes sets these in every pod of a namespace that has a service named "moorage".
 _LEFT_BY_KUBERNETES = re.compile(r"MOORAGE_(SERVICE_(HOST|PORT)|PORT_\d+_)")
 
-_SECRET = frozenset({"database", "s3_secret_access_key"})
+_SECRET = frozenset({"database", "oidc_client_secret", "s3_secret_access_key", "secret_key"})
 
 
 class SettingsError(Exception):
@@ -69,6 +70,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     s3_path_style: Annotated[
         bool, Meta(description="true or false: put bucket names in the path; most stores except Amazon S3 require it")
     ] = False
+    secret_key: Annotated[
+        str | None,
+        Meta(description="base64 of 32 bytes: encrypts the secrets of storage credentials; after a comma, former keys"),
+    ] = None
+    secret_key_file: Annotated[Path | None, Meta(description="a file with such keys, one per line")] = None
+    secret_key_command: Annotated[str | None, Meta(description="a command that prints such keys, one per line")] = None
+    google_endpoint: Annotated[
+        str | None, Meta(description="an http(s):// URL: used instead of Google Cloud's addresses, for tests")
+    ] = None
+    azure_endpoint: Annotated[
+        str | None, Meta(description="an http(s):// URL: used instead of Azure's addresses, for tests")
+    ] = None
     managed_location: Annotated[
         str | None,
         Meta(description="an s3:// folder in s3_locations: store managed tables in it, not in the data folder"),
@@ -83,6 +96,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
     ] = None
+    tls_cert: Annotated[
+        Path | None, Meta(description="a file with the certificate and its chain in PEM format: serve HTTPS")
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Meta(description="a file with the key of the certificate in PEM format, without a password"),
+    ] = None
+    cors_origins: Annotated[
+        str | None,
+        Meta(description="http(s):// origins separated by commas: their pages may use the APIs from a browser"),
+    ] = None
+    rate_limit: Annotated[
+        float,
+        Meta(
+            description="requests per second from 0 to 100000 that each caller may send, with bursts of ten seconds; "
+            "0: no limit",
+            ge=0,
+            le=100_000,
+        ),
+    ] = 0.0
     auth: Annotated[
         Literal["auto", "on", "off"],
         Meta(description="on: callers need a token; off: loopback only; auto: on if it was on for this ledger before"),
@@ -101,6 +134,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     oidc_create_users: Annotated[
         bool, Meta(description="true or false: create a user with its first login through an identity provider")
     ] = False
+    oidc_client_id: Annotated[
+        str | None,
+        Meta(
+            description="the ids of this server at the oidc_issuers, for logins with a browser: one each, with commas"
+        ),
+    ] = None
+    oidc_client_secret: Annotated[
+        str | None, Meta(description="the secrets for these ids: one each, with commas; not set: public clients")
+    ] = None
+    audit: Annotated[
+        Literal["changes", "all"],
+        Meta(description="changes: the audit records changes and refused requests; all: also what callers read"),
+    ] = "changes"
+    audit_days: Annotated[
+        int, Meta(description="whole days from 1 to 3650: how long the audit is kept", ge=1, le=3650)
+    ] = 90
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="debug, info, warning or error")
     ] = "warning"
@@ -183,6 +232,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def origins(self) -> tuple[str, ...]:
+        """The origins whose pages may use the APIs."""
+        return tuple(_locations(self.cors_origins)) if self.cors_origins else ()
+
+    @property
     def issuers(self) -> tuple[str, ...]:
         """The identity providers whose tokens callers and recipients may use."""
         return tuple(_locations(self.oidc_issuers)) if self.oidc_issuers else ()
@@ -190,13 +244,34 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def login_rules(self) -> LoginRules | None:
         """What callers need to log in by an identity provider; None if they cannot."""
-        if self.oidc_audience is None:
-            return None
+        return None if self.oidc_audience is None else self._rules(self.oidc_audience)
+
+    @property
+    def browser_rules(self) -> LoginRules:
+        """What is read from the ID token of a browser that logs in. The audience is the id of the client."""
+        return self._rules("")
+
+    def _rules(self, audience: str) -> LoginRules:
         return LoginRules(
-            audience=self.oidc_audience,
+            audience=audience,
             name_claim=self.oidc_name_claim,
             groups_claim=self.oidc_groups_claim,
             creates_users=self.oidc_create_users,
+        )
+
+    @property
+    def browser_clients(self) -> tuple[BrowserClient, ...]:
+        """How the identity providers know this server, for logins with a browser. An empty id: no login there."""
+        ids = _locations(self.oidc_client_id) if self.oidc_client_id else []
+        secrets = _locations(self.oidc_client_secret) if self.oidc_client_secret else [""] * len(ids)
+        return (
+            tuple(
+                BrowserClient(issuer=issuer, client_id=id, client_secret=secret or None)
+                for issuer, id, secret in zip(self.issuers, ids, secrets, strict=True)
+                if id
+            )
+            if ids
+            else ()
         )
 
     @property
@@ -209,7 +284,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.public_url is not None:
             return self.public_url
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{port}"
+        return f"{'https' if self.tls_cert else 'http'}://{host}:{port}"
 
     def __repr__(self) -> str:
         """Hides the secrets, because this text appears in logs and bug reports."""
@@ -336,7 +411,7 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
     database = settings.database
     if database is not None and not is_postgres_url(database):
         raise _wrong("database", database, sources["database"])
-    for name in ("public_url", "otlp_endpoint", "s3_endpoint"):
+    for name in ("public_url", "otlp_endpoint", "s3_endpoint", "google_endpoint", "azure_endpoint"):
         value = getattr(settings, name)
         if value is not None and not (is_http_url(value) and (name == "otlp_endpoint" or _is_plain(value))):
             raise _wrong(name, value, sources[name])
@@ -347,19 +422,41 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{sources['external_folder']} is {str(outside)!r}, but there is no such folder; create or mount it"
         )
+    for name, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+        if getattr(settings, name) is not None and getattr(settings, other) is None:
+            raise SettingsError(f"{sources[name]} needs {other}: {_description(other)}")
+    if not all(is_http_url(origin) and not urlsplit(origin).path and _is_plain(origin) for origin in settings.origins):
+        raise _wrong("cors_origins", settings.cors_origins, sources["cors_origins"])
     _check_s3(settings, sources)
     _check_oidc(settings, sources)
+    _check_keys(settings, sources)
+
+
+def _check_keys(settings: Settings, sources: Mapping[str, str]) -> None:
+    given = [sources[name] for name in ("secret_key", "secret_key_file", "secret_key_command") if name in sources]
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} are set; only one of them may be")
+    if settings.secret_key is not None:
+        try:
+            parse_keys(settings.secret_key)
+        except ValueError:
+            raise _wrong("secret_key", settings.secret_key, sources["secret_key"]) from None
 
 
 def _check_oidc(settings: Settings, sources: Mapping[str, str]) -> None:
     if not all(map(is_issuer_url, settings.issuers)):
         raise _wrong("oidc_issuers", settings.oidc_issuers, sources["oidc_issuers"])
-    if settings.oidc_audience is None:
-        return
-    if not settings.issuers:
-        raise SettingsError(f"{sources['oidc_audience']} needs oidc_issuers: {_description('oidc_issuers')}")
-    if settings.auth != "on":
-        raise SettingsError(f"{sources['oidc_audience']} has no effect without --auth on")
+    for name in ("oidc_audience", "oidc_client_id"):
+        if getattr(settings, name) is not None and not settings.issuers:
+            raise SettingsError(f"{sources[name]} needs oidc_issuers: {_description('oidc_issuers')}")
+        if getattr(settings, name) is not None and settings.auth != "on":
+            raise SettingsError(f"{sources[name]} has no effect without --auth on")
+    if settings.oidc_client_secret is not None and settings.oidc_client_id is None:
+        raise SettingsError(f"{sources['oidc_client_secret']} needs oidc_client_id: {_description('oidc_client_id')}")
+    for name in ("oidc_client_id", "oidc_client_secret"):
+        value = getattr(settings, name)
+        if value is not None and len(_locations(value)) != len(settings.issuers):
+            raise _wrong(name, value, sources[name])
 
 
 _S3_LOCATION = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/?#\\\x00-\x1f\x7f]+)*/?")
@@ -378,7 +475,7 @@ def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
         raise _wrong("s3_locations", settings.s3_locations, sources["s3_locations"])
     if settings.s3_endpoint is not None and urlsplit(settings.s3_endpoint).path:
         raise _wrong("s3_endpoint", settings.s3_endpoint, sources["s3_endpoint"])
-    if settings.s3_endpoint is not None and not settings.s3_path_style and _is_ip_address(settings.s3_endpoint):
+    if settings.s3_endpoint is not None and not settings.s3_path_style and has_ip_address(settings.s3_endpoint):
         # A bucket name cannot be prepended to an IP address: the S3 library would panic.
         raise SettingsError(
             f"{sources['s3_endpoint']} has an IP address, so s3_path_style must be true ({PREFIX}S3_PATH_STYLE)"
@@ -390,14 +487,6 @@ def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
     managed, account = settings.managed_location, settings.s3
     if managed and account and not (_is_s3_location(managed) and account.holds(normalize_location(managed))):
         raise _wrong("managed_location", managed, sources["managed_location"])
-
-
-def _is_ip_address(url: str) -> bool:
-    try:
-        ipaddress.ip_address(urlsplit(url).hostname or "")
-    except ValueError:
-        return False
-    return True
 
 
 def _locations(text: str) -> list[str]:

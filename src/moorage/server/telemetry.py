@@ -61,7 +61,7 @@ def log_access(exchange: Exchange) -> None:
     _access_log.info(
         "%s %s",
         exchange.verb,
-        exchange.path.decode("ascii", "backslashreplace"),
+        _loggable_path(exchange),
         extra={
             "fields": {
                 "operation": _operation(exchange),
@@ -73,14 +73,21 @@ def log_access(exchange: Exchange) -> None:
     )
 
 
-def observing(metrics: Metrics, settings: Settings) -> Callable[[Exchange], None]:
-    """The function that the app calls after every answer. It costs nothing extra if the access log is off."""
-    if not settings.access_log:
-        return metrics.observe
+def _loggable_path(exchange: Exchange) -> str:
+    """The path, or its pattern if the path is a credential: an activation link, or the URL of a shared file."""
+    route = exchange.route
+    if route is not None and route.public and route.pattern.names:
+        return route.pattern.path
+    return exchange.path.decode("ascii", "backslashreplace")
+
+
+def observing(metrics: Metrics, settings: Settings, *more: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
+    """The function that the app calls after every answer."""
+    observers = (metrics.observe, *more, *((log_access,) if settings.access_log else ()))
 
     def observe(exchange: Exchange) -> None:
-        metrics.observe(exchange)
-        log_access(exchange)
+        for each in observers:
+            each(exchange)
 
     return observe
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from moorage.core.health import Files
 from moorage.snapshots.snapshot import Snapshot
 
-_ROWS = r'"numRecords"\s*:\s*(?P<rows>\d+)'
+STATED_ROWS = r'"numRecords"\s*:\s*(?P<rows>\d+)'
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ def file_facts(snapshot: Snapshot, small_bytes: int) -> FileFacts:
     """Count the files of a snapshot. The runtime grows with their number, so do not call it on the event loop."""
     files = snapshot.select()
     vectors = pc.struct_field(files["deletionVector"], "cardinality")
-    rows = pc.cast(pc.struct_field(pc.extract_regex(files["stats"], _ROWS), "rows"), pa.int64())
+    rows = pc.cast(pc.struct_field(pc.extract_regex(files["stats"], STATED_ROWS), "rows"), pa.int64())
     is_clustered = pc.is_valid(files["clusteringProvider"])
     return FileFacts(
         groups=_groups(files, small_bytes, is_partitioned=bool(snapshot.metadata.partition_columns)),

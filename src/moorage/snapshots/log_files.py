@@ -26,6 +26,10 @@ def commit_path(version: int) -> str:
     return f"{LOG}{version:020}.json"
 
 
+def compaction_path(first: int, last: int) -> str:
+    return f"{LOG}{first:020}.{last:020}.compacted.json"
+
+
 def file_version(path: str) -> int | None:
     """Return the newest version that a file of the log folder contains or summarises."""
     found = _VERSIONED.fullmatch(path, len(LOG))

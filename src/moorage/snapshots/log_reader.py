@@ -25,6 +25,7 @@ from moorage.storage.port import Listed, Storage
 
 if TYPE_CHECKING:
     from moorage.formats.delta.checkpoints import Piece
+    from moorage.formats.delta.file_actions import RemoveFile
     from moorage.formats.delta.replay import LogState
     from moorage.snapshots.states import Read
 
@@ -77,9 +78,25 @@ class LogReader:
         from moorage.snapshots.states import starting_state
 
         pieces = await self._pieces([file.path for file in checkpoint.files])
-        sidecars = [_sidecar_path(sidecar.path, self._ref.root) for piece in pieces for sidecar in piece.sidecars]
-        pieces += await self._pieces(sidecars)
+        pieces += await self._pieces(self._sidecars_in(pieces))
         return await asyncio.to_thread(starting_state, checkpoint.version, pieces, checkpoint.files[0].path)
+
+    async def sidecars(self, checkpoint: Checkpoint) -> set[str]:
+        """The paths of the sidecars that a checkpoint names."""
+        return set(self._sidecars_in(await self._pieces([file.path for file in checkpoint.files])))
+
+    def _sidecars_in(self, pieces: list[Piece]) -> list[str]:
+        return [_sidecar_path(sidecar.path, self._ref.root) for piece in pieces for sidecar in piece.sidecars]
+
+    async def tombstones(self, checkpoint: Checkpoint) -> dict[str, RemoveFile]:
+        """The removed files that a checkpoint still names, by key. One in JSON names them only in its sidecars."""
+        from moorage.formats.delta.new_checkpoints import read_tombstones
+
+        own = [file.path for file in checkpoint.files if file.path.endswith(".parquet")]
+        found: dict[str, RemoveFile] = {}
+        for path in (*own, *sorted(await self.sidecars(checkpoint))):
+            found |= await asyncio.to_thread(read_tombstones, await self._bytes(path), path)
+        return found
 
     async def _pieces(self, paths: list[str]) -> list[Piece]:
         from moorage.snapshots.states import read_piece

@@ -118,6 +118,14 @@ class Snapshots:
             at = commit.in_commit_timestamp or times.get(version) or writer_timestamp(commit.commit_info)
             yield Changes(version=version, timestamp_ms=at or 0, commit=commit)
 
+    async def replayed(self, ref: TableRef, log: LogFiles, version: int) -> LogState:
+        """Return the state of a version, replayed from the oldest files of a listing, without newer checkpoints."""
+        base = {} if 0 in log.commits else {at: log.checkpoints[at] for at in sorted(log.checkpoints)[:1]}
+        reader, segment = LogReader(self._storage, ref), plan(LogFiles(log.commits, base, {}), version, ratified={})
+        async with self._checkpoint_slots:
+            start = None if segment.start is None else await reader.checkpoint(segment.start)
+        return await self._replay(reader, ref, start, segment.steps)
+
     # --- loading ---------------------------------------------------------------------------------
 
     async def _managed(self, ref: TableRef, version: int) -> Snapshot:

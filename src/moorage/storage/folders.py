@@ -16,7 +16,7 @@ from moorage.storage.port import Listed
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MISSING_ERRNOS = {errno.ENOENT, errno.ENOTDIR}
-_CANNOT_LINK = {errno.ENOENT, errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP}
+CANNOT_LINK = {errno.ENOENT, errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP}
 """The file to link does not exist, or the filesystem does not support links."""
 
 
@@ -144,7 +144,7 @@ def link_file(old: str, name: str, folder: int) -> bool:
     except FileExistsError:
         return _is_same_file(old, name, folder)
     except OSError as error:
-        if error.errno in _CANNOT_LINK:
+        if error.errno in CANNOT_LINK:
             return False
         raise Unavailable(f"cannot link {old}: {error.strerror}") from error
     return True

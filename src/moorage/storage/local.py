@@ -204,7 +204,7 @@ class LocalStorage:
         placed = []
         for each in objects:
             is_free = Placed.OTHER not in placed
-            placed.append(Placed.NEW if is_free and self._put_new(*each) else Placed.OTHER)
+            placed.append(Placed.NEW if is_free and self._put_new(each.root, each.path, each.data) else Placed.OTHER)
         return placed
 
     def _make_durable(self, root: str, path: str) -> None:

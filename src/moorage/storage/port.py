@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from moorage.core.securables import Securable
+from moorage.core.vended import StoreSettings, Vended
+
 
 class Listed(NamedTuple):
     """One object in a listing."""
@@ -25,6 +28,8 @@ class NewObject(NamedTuple):
     root: str
     path: str
     data: bytes
+    source: str | None = None
+    """The path of an object that may have the same bytes. A store with links then need not write them again."""
 
 
 class Placed(Enum):
@@ -140,27 +145,6 @@ class Storage(Protocol):
         ...
 
 
-class StoreSettings(NamedTuple):
-    """What a client must know to reach the object store. None of it is secret."""
-
-    endpoint: str
-    region: str
-    path_style: bool
-
-
-class VendedKey(NamedTuple):
-    """A key for a client, valid for the locations that it was vended for until it expires."""
-
-    access_key_id: str
-    secret_access_key: str
-    session_token: str
-    expires_at_ms: int
-
-    def __repr__(self) -> str:
-        """Omits the secrets, because this text may be logged."""
-        return f"VendedKey({self.access_key_id} until {self.expires_at_ms})"
-
-
 class ClientRequest(Protocol):
     """A request to the object store that a client is about to send."""
 
@@ -186,7 +170,9 @@ class Delegation(Protocol):
         ...
 
     @property
-    def settings(self) -> StoreSettings: ...
+    def settings(self) -> StoreSettings | None:
+        """Where an S3 store is. Clients know the addresses of the other clouds."""
+        ...
 
     def allows(self, location: str) -> bool:
         """Whether this server may use the location."""
@@ -200,7 +186,7 @@ class Delegation(Protocol):
         """Whether the store issues keys for one table only."""
         ...
 
-    async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
+    async def vend(self, locations: Sequence[str], *, writes: bool) -> Vended:
         """A key that reads these locations, or also writes them; Unavailable if the store issues none."""
         ...
 
@@ -218,4 +204,41 @@ class Delegation(Protocol):
         self, request: ClientRequest, locations: Sequence[str], *, now_ms: int
     ) -> dict[str, tuple[str, ...]]:
         """The headers that authorise a request from `parse`, signed with a key for these locations only."""
+        ...
+
+
+class ObjectStores(Protocol):
+    """The object stores of this server, by location.
+
+    The longest external location that contains a location decides, and otherwise the account from the settings.
+    """
+
+    async def find(self, location: str) -> Delegation | None:
+        """How clients reach a location. None if this server may not use it, or if it needs no credentials."""
+        ...
+
+    async def area_of(self, location: str) -> tuple[Securable, ...]:
+        """The external location that contains a location, as the chain that grants on it are checked with."""
+        ...
+
+    async def parse(
+        self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
+    ) -> tuple[Delegation, ClientRequest]:
+        """Parse a client's request to one of the stores; Forbidden if it is for none, or if its effect is unknown."""
+        ...
+
+    async def locations(self) -> tuple[str, ...]:
+        """All locations in object stores that this server may use."""
+        ...
+
+    async def sign(self) -> bool:
+        """Whether requests to any of the stores are signed for clients."""
+        ...
+
+    async def vend(self) -> bool:
+        """Whether any of the stores issues keys for clients."""
+        ...
+
+    async def require_usable(self, url: str, credential: Securable) -> None:
+        """Raise InvalidInput, with the reason, unless the credential opens the folder."""
         ...

@@ -32,6 +32,11 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
     """s3://bucket/ or s3://bucket/folder/."""
     is_strict: bool = False
     """Whether the store refuses unsigned headers, and bodies other than the signed one. MinIO accepts both."""
+    sts_endpoint: str | None = None
+    """Where sessions are issued, if not at the endpoint."""
+    role_arn: str | None = None
+    """The role that opens the locations. The key may only assume it."""
+    external_id: str | None = None
 
     @property
     def buckets(self) -> frozenset[str]:
@@ -46,13 +51,16 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
         scheme, host = urlsplit(self.endpoint)[:2]
         return self.endpoint if self.path_style else f"{scheme}://{bucket}.{host}"
 
-    def options(self) -> dict[str, str]:
-        """Return the account as pylance's storage options, secret included."""
+    def options(self, key: S3Key | None = None) -> dict[str, str]:
+        """Return the account as pylance's storage options, secret included. `key`: instead of the account's own."""
+        key = key or self.key
+        token = {} if key.token is None else {"aws_session_token": key.token}
         return {
             "aws_endpoint": self.endpoint,
             "aws_region": self.region,
-            "aws_access_key_id": self.key.access_key_id,
-            "aws_secret_access_key": self.key.secret_access_key,
+            "aws_access_key_id": key.access_key_id,
+            "aws_secret_access_key": key.secret_access_key,
+            **token,
             "aws_virtual_hosted_style_request": "false" if self.path_style else "true",
             "allow_http": "true",
             "client_max_retries": "3",
@@ -65,5 +73,5 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
 
 def bucket_and_key(location: str) -> tuple[str, str]:
     """Return the bucket of a location, and the key prefix of its objects, which is empty or ends with a slash."""
-    bucket, _, key = location.removeprefix("s3://").partition("/")
+    bucket, _, key = location.partition("://")[2].partition("/")
     return bucket, key

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from moorage.core.errors import Forbidden
-from moorage.storage.port import ClientRequest, StoreSettings, VendedKey
+from moorage.core.vended import StoreSettings, VendedKey
+from moorage.storage.port import ClientRequest
 from moorage.storage.s3_account import S3Account
 from moorage.storage.s3_requests import S3Request, Wish, sign, understand
 from moorage.storage.s3_sessions import S3Sessions
+
+if TYPE_CHECKING:
+    from moorage.storage.s3 import S3Storage
 
 
 class _ParsedRequest(NamedTuple):
@@ -34,9 +38,10 @@ class _ParsedRequest(NamedTuple):
 class S3Delegation:
     """The port `Delegation` for one S3 account."""
 
-    def __init__(self, account: S3Account, sessions: S3Sessions) -> None:
+    def __init__(self, account: S3Account, sessions: S3Sessions, storage: S3Storage) -> None:
         self._account = account
         self._sessions = sessions
+        self._storage = storage
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -53,8 +58,9 @@ class S3Delegation:
         return await self._sessions.are_available()
 
     async def vends(self) -> bool:
-        # On Amazon S3 the account's own key signs requests; a session needs a role, which is not configured.
-        return not self._account.is_strict and await self._sessions.are_available()
+        # On Amazon S3 a session needs a role; without one, the account's own key signs requests.
+        has_sessions = self._account.role_arn is not None or not self._account.is_strict
+        return has_sessions and await self._sessions.are_available()
 
     async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
         session = await self._sessions.session_for(*locations, writes=writes)
@@ -62,11 +68,9 @@ class S3Delegation:
         return VendedKey(key.access_key_id, key.secret_access_key, key.token or "", session.expires_at_ms)
 
     async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
-        from moorage.storage.s3 import presign
-
         if not self.allows(root):
             raise Forbidden(f"{root!r} is outside the locations that this server may use")
-        return await presign(self._account, root, paths, seconds=seconds)
+        return list(await self._storage.presign(root, paths, seconds=seconds))
 
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None

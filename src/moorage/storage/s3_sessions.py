@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 from moorage.core.errors import MoorageError, Unavailable, Unsupported
+from moorage.core.ids import is_id
 from moorage.storage.s3_account import S3Account, S3Key, bucket_and_key
 from moorage.storage.sigv4 import amz_date, authorization, host_of
 
@@ -35,6 +36,8 @@ _READ_ACTIONS: Final = ("s3:GetObject",)
 _WRITE_ACTIONS: Final = (*_READ_ACTIONS, "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 _PATTERN_CHARACTERS: Final = re.compile(r"[*?$]")
 """Characters that have a special meaning in policies."""
+_ANY_ROLE: Final = "arn:aws:iam::000000000000:role/moorage"
+"""Requests must name a role. Stores other than Amazon's ignore it and restrict the key that signed the request."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -45,15 +48,19 @@ class S3Session(NamedTuple):
     expires_at_ms: int
 
 
+_Opened = tuple[tuple[str, ...], bool]
+"""The locations that a session opens, and whether for writing. No locations: all that the role opens."""
+
+
 class S3Sessions:
     """Caches keys for half of their lifetime: one for reading and one for writing, per set of locations."""
 
     def __init__(self, account: S3Account, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
         self._clock = clock
-        self._cached: dict[tuple[tuple[str, ...], bool], tuple[S3Session, float]] = {}
-        self._request_lock = asyncio.Lock()
-        self._has_issued_key = account.is_strict
+        self._cached: dict[_Opened, tuple[S3Session, float]] = {}
+        self._locks: dict[_Opened, asyncio.Lock] = {}
+        self._has_issued_key = account.is_strict and account.role_arn is None
         self._next_attempt_at = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
 
@@ -75,15 +82,21 @@ class S3Sessions:
 
     async def key_for(self, *locations: str, writes: bool) -> S3Key:
         """Return the key that signs requests for these locations. Raises Unavailable if the store issues none."""
-        if self._account.is_strict:
+        if self._account.is_strict and self._account.role_arn is None:
             return self._account.key
         return (await self.session_for(*locations, writes=writes)).key
+
+    async def own_session(self) -> S3Session:
+        """Return a session of the account's role with all its rights: for the server itself, never for clients."""
+        return self._cached_session((), writes=True) or await self._request_session((), writes=True)
 
     async def session_for(self, *locations: str, writes: bool) -> S3Session:
         """Return a key that opens these locations and nothing else, for at least half of its lifetime from now.
 
         Raises Unavailable if the store issues none.
         """
+        if not locations:
+            raise ValueError("a session without locations would open all that the account opens")
         return self._cached_session(locations, writes=writes) or await self._request_session(locations, writes=writes)
 
     def _cached_session(self, locations: tuple[str, ...], *, writes: bool) -> S3Session | None:
@@ -91,15 +104,22 @@ class S3Sessions:
         return session if until > self._clock() else None
 
     async def _request_session(self, locations: tuple[str, ...], *, writes: bool) -> S3Session:
-        async with self._request_lock:  # a caller that waited here may find the session that another caller got
-            found = self._cached_session(locations, writes=writes)
-            if found is None:
-                found = await _assume_role(self._account, policy_of(*locations, writes=writes))
-                self._has_issued_key = True
-                if len(self._cached) >= _MOST_CACHED:
-                    self._cached.clear()
-                self._cached[locations, writes] = found, self._clock() + _SESSION_SECONDS / 2
-            return found
+        opened = (locations, writes)
+        lock = self._locks.setdefault(opened, asyncio.Lock())
+        try:
+            async with lock:  # a caller that waited here may find the session that another caller got
+                found = self._cached_session(locations, writes=writes)
+                if found is None:
+                    policy = policy_of(*locations, writes=writes) if locations else None
+                    found = await _assume_role(self._account, policy)
+                    self._has_issued_key = True
+                    if len(self._cached) >= _MOST_CACHED:
+                        self._cached.clear()
+                    self._cached[opened] = found, self._clock() + _SESSION_SECONDS / 2
+                return found
+        finally:
+            if not lock.locked():
+                self._locks.pop(opened, None)
 
 
 def policy_of(*locations: str, writes: bool) -> str:
@@ -120,27 +140,33 @@ def _statements(location: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
         "Action": _WRITE_ACTIONS if writes else _READ_ACTIONS,
         "Resource": [f"arn:aws:s3:::{bucket}/{key}*"],
     }
+    # Some clients list a folder without the slash at its end. The prefix t1 also lists t10, an id lists only itself.
+    folder = key.removesuffix("/")
+    prefixes = [f"{key}*", folder] if is_id(folder.rpartition("/")[2]) else [f"{key}*"]
     listing = {
         "Effect": "Allow",
         "Action": ["s3:ListBucket"],
         "Resource": [f"arn:aws:s3:::{bucket}"],
-        "Condition": {"StringLike": {"s3:prefix": [f"{key}*", key.removesuffix("/")]}},
+        "Condition": {"StringLike": {"s3:prefix": prefixes}},
     }
     return objects, listing
 
 
-async def _assume_role(account: S3Account, policy: str) -> S3Session:
+async def _assume_role(account: S3Account, policy: str | None) -> S3Session:
     import httpx
 
     parameters = {
         "Action": "AssumeRole",
         "Version": "2011-06-15",
         "DurationSeconds": str(_SESSION_SECONDS),
-        "RoleArn": "arn:aws:iam::000000000000:role/moorage",  # required, but ignored by stores other than Amazon's
+        "RoleArn": account.role_arn or _ANY_ROLE,
         "RoleSessionName": "moorage",
-        "Policy": policy,
     }
-    form, uri = urlencode(parameters).encode(), f"{account.endpoint}/"
+    if policy is not None:
+        parameters["Policy"] = policy
+    if account.external_id is not None:
+        parameters["ExternalId"] = account.external_id
+    form, uri = urlencode(parameters).encode(), f"{account.sts_endpoint or account.endpoint}/"
     headers = {
         "host": host_of(uri),
         "content-type": _FORM,

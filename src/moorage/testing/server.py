@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -40,11 +41,14 @@ class ServerProcess:
         verb: str = "serve",
         command: Sequence[str] = COMMAND,
         environment: Mapping[str, str] | None = None,
+        authority: Path | None = None,
     ) -> None:
+        """`authority`: the certificate that a server with TLS is verified by."""
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
         self._output = data.with_name(f"{data.name}.out")
         self._command = (*command, verb, "--data", str(data), "--chores-interval-seconds", "0.2")
+        self._authority = authority
         self._flags = (*(("--database", database) if database else ()), *flags)
         self._environment = clean_environment(**(environment or {}))
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,7 +56,7 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._authority else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -138,7 +142,11 @@ class ServerProcess:
         return next((s.laddr.port for s in sockets if s.status == psutil.CONN_LISTEN), 0)
 
     def _is_ready(self) -> bool:
-        with _direct.open(f"{self.url}/readyz", timeout=5) as answer:
+        opener = _direct
+        if self._authority is not None:
+            https = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self._authority)))
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
+        with opener.open(f"{self.url}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
 
     def _signal_and_wait(self, number: signal.Signals) -> int:

@@ -92,6 +92,20 @@ class StorageKit:
             "b/log/2": 5,
         }
 
+    async def test_an_object_with_a_source_has_the_stated_bytes_whatever_the_source_is(
+        self, storage: Storage, root: str
+    ) -> None:
+        await storage.put_new(root, "log/staged/1", b"one")
+        await storage.put_new(root, "log/staged/2", b"not two")
+        await storage.put_new(root, "log/4", b"other")
+        contents = {1: b"one", 2: b"two", 3: b"three", 4: b"four"}
+        objects = [NewObject(root, f"log/{n}", data, f"log/staged/{n}") for n, data in contents.items()]
+        assert list(await storage.put_all_new(objects)) == [Placed.NEW, Placed.NEW, Placed.NEW, Placed.OTHER]
+        for n, expected in {**contents, 4: b"other"}.items():
+            assert await storage.read(root, f"log/{n}", limit=MUCH) == expected
+        await storage.delete(root, "log/staged/1")
+        assert await storage.read(root, "log/1", limit=MUCH) == b"one"
+
     async def test_many_new_objects_replace_none_when_put_by_several_servers(self, storage: Storage, root: str) -> None:
         objects = [NewObject(root, f"log/{n}", b"%d" % n) for n in range(20)]
         rounds = await asyncio.gather(*(storage.put_all_new(objects) for _ in range(4)))

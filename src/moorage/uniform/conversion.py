@@ -41,6 +41,7 @@ from moorage.uniform.tables import (
     describe,
     empty_document,
     has_other_ids,
+    has_other_zone,
     started_anew,
     untagged,
 )
@@ -153,6 +154,8 @@ def convert_next(table: Table, base: Base, change: Change, *, facts: Facts, toke
     """Convert a version on top of the one before it. Raises NeedsAllFiles if it cannot be."""
     if has_other_ids(base.doc, table):
         raise NeedsAllFiles("column mapping was switched on or off")
+    if has_other_zone(base.doc, table):
+        raise NeedsAllFiles("the time zone of partition values was changed")
     described = describe(base.doc, table, has_vectors=bool(facts.frames))
     if table.needs_tags:
         _require_tags_of(change.added.values())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pyarrow as pa
@@ -32,10 +33,18 @@ class PartitionColumn(msgspec.Struct, frozen=True, kw_only=True):
     leaf: Leaf
     kind: ColumnType
     field_id: int
+    time_zone: str | None = None
+    """The zone of timestamps that state none."""
 
 
 def partition_columns(
-    schema: Schema, metadata: Metadata, columns: dict[str, int], field_ids: dict[int, int], last: int
+    schema: Schema,
+    metadata: Metadata,
+    columns: dict[str, int],
+    field_ids: dict[int, int],
+    last: int,
+    *,
+    time_zone: str | None = None,
 ) -> tuple[PartitionColumn, ...]:
     """The partition columns in their order. `field_ids` are the partition field ids assigned earlier, by source id."""
     found = []
@@ -53,7 +62,10 @@ def partition_columns(
             field_ids = {**field_ids, source: last}
         stored = field.physical_name if is_mapped(metadata) else field.name
         leaf = Leaf((stored,), source, data_type)
-        found.append(PartitionColumn(name=stored, shown=field.name, leaf=leaf, kind=kind, field_id=field_ids[source]))
+        column = PartitionColumn(
+            name=stored, shown=field.name, leaf=leaf, kind=kind, field_id=field_ids[source], time_zone=time_zone
+        )
+        found.append(column)
     return tuple(found)
 
 
@@ -75,11 +87,8 @@ def partition_values(files: pa.Table, column: PartitionColumn) -> pa.Array:
 
 
 def _parse(text: str, column: PartitionColumn) -> Any:
-    if column.kind.name == "timestamp" and _has_no_zone(text):
-        raise Refused(
-            f"the partition value {text!r} of column '{column.shown}' has no time zone, so its meaning depends on the "
-            "session that wrote it; rewrite the table with a current version of Delta, which writes UTC"
-        )
+    if column.kind.name == "timestamp" and (local := _without_zone(text)) is not None:
+        return local.replace(tzinfo=_zone(text, column)).astimezone(UTC)
     if column.kind.name in ("float", "double") and (special := _SPECIAL.get(text.lower())) is not None:
         return special
     value = from_partition_text(text, column.kind)[0]
@@ -91,11 +100,30 @@ def _parse(text: str, column: PartitionColumn) -> Any:
 _SPECIAL: Final = {"nan": float("nan"), "infinity": float("inf"), "-infinity": float("-inf")}
 
 
-def _has_no_zone(text: str) -> bool:
+def _without_zone(text: str) -> datetime | None:
+    """The timestamp, if it is one that states no time zone."""
     try:
-        return datetime.fromisoformat(text).tzinfo is None
+        found = datetime.fromisoformat(text)
     except ValueError:
-        return False
+        return None
+    return found if found.tzinfo is None else None
+
+
+def _zone(text: str, column: PartitionColumn) -> ZoneInfo:
+    """The time zone that the owner has set for values without one."""
+    if column.time_zone is None:
+        raise Refused(
+            f"the partition value {text!r} of column '{column.shown}' has no time zone, so its meaning depends on the "
+            "session that wrote it; set moorage.uniform.time-zone of the table to the zone of its writers, for example "
+            "Europe/Oslo, or rewrite the table with a current version of Delta, which writes UTC"
+        )
+    try:
+        return ZoneInfo(column.time_zone)
+    except (KeyError, ValueError, OSError):  # an unknown name, a path, or the name of a folder
+        raise Refused(
+            f"moorage.uniform.time-zone is {column.time_zone!r}, which is not the name of a time zone; "
+            "use one like Europe/Oslo or UTC"
+        ) from None
 
 
 # --- in manifests ---------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ VERSION: Final = "delta-version"
 TIMESTAMP: Final = "delta-timestamp"
 _MAPPED: Final = "moorage.column-mapping"
 """Whether the ids of the metadata are Delta's. Readers ignore it; the next conversion needs it."""
+_TIME_ZONE: Final = "moorage.time-zone"
+"""The zone of partition values that state none. Readers ignore it; the next conversion needs it."""
 _ROW_TRACKING: Final = "delta.enableRowTracking"
 
 
@@ -39,6 +41,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Its location, which ends with a slash."""
     protocol: Protocol
     metadata: Metadata
+    time_zone: str | None = None
+    """The zone of timestamps in partition values that state none."""
 
     @property
     def schema(self) -> Schema:
@@ -78,6 +82,12 @@ def has_other_ids(doc: Document, table: Table) -> bool:
     return stated is not None and stated != str(is_mapped(table.metadata)).lower()
 
 
+def has_other_zone(doc: Document, table: Table) -> bool:
+    """Whether partition values were read in another time zone, because the owner has changed it."""
+    stated: str | None = doc["properties"].get(_TIME_ZONE)
+    return stated != table.time_zone
+
+
 def started_anew(doc: Document) -> Document:
     """The metadata without history: same identity, and counters that go on."""
     kept = {key: value for key, value in doc.items() if key != "current-snapshot-id"}
@@ -98,10 +108,11 @@ def describe(doc: Document, table: Table, *, has_vectors: bool) -> Described:
     doc, current = _with_schema(doc, {"type": "struct", "fields": converted.fields})
     doc, columns, spec = _with_spec(doc, table, schema, converted.columns)
     properties = {
-        **doc["properties"],
+        **{name: value for name, value in doc["properties"].items() if name != _TIME_ZONE},
         NAME_MAPPING: to_name_mapping(converted.ids),
         _MAPPED: str(is_mapped(table.metadata)).lower(),
         "gc.enabled": "false",
+        **({} if table.time_zone is None else {_TIME_ZONE: table.time_zone}),
     }
     doc = {**doc, "format-version": version, "last-column-id": converted.last_id, "properties": properties}
     if version >= 3:
@@ -149,7 +160,7 @@ def _with_spec(
     fields = [field for spec in doc["partition-specs"] for field in spec["fields"]]
     known = {field["source-id"]: field["field-id"] for field in fields}
     last = max(doc["last-partition-id"], FIRST_FIELD_ID - 1)
-    columns = partition_columns(schema, table.metadata, ids, known, last)
+    columns = partition_columns(schema, table.metadata, ids, known, last, time_zone=table.time_zone)
     wanted = [(column.leaf.id, column.field_id) for column in columns]
     specs = [_renamed(spec, schema, ids) for spec in doc["partition-specs"]]
     spec = next((each for each in specs if _sources(each) == wanted), None)

@@ -6,16 +6,14 @@ Delta's converter does, but PyIceberg and DuckDB require the frame of a Puffin f
 
 from __future__ import annotations
 
-import zlib
 from typing import Final, NamedTuple
 
 import msgspec
 
-from moorage.formats.delta.deletion_vectors import from_base85, vector_path
+from moorage.formats.delta.deletion_vectors import frame, from_base85, is_bitmap, unframe, vector_path
 from moorage.formats.delta.file_actions import DeletionVector
 from moorage.uniform.refusals import Refused
 
-_MAGIC: Final = b"\xd1\xd3\x39\x64"
 _PUFFIN_MAGIC: Final = b"PFA1"
 _DELETED_ROWS: Final = 2147483645
 """The field id of the column that states whether a row is deleted, to which a vector belongs."""
@@ -28,21 +26,17 @@ def framed(vector: DeletionVector, file: bytes | None) -> bytes:
             data = from_base85(vector.path_or_inline_dv)[: vector.size_in_bytes]
         except ValueError as error:
             raise Refused(f"a deletion vector in the log is not base 85: {error}") from None
-        return _require_bitmap(data) and _frame(data)
+        return _require_bitmap(data) and frame(data)
     at = vector.offset or 0
-    frame = (file or b"")[at : at + vector.size_in_bytes + 8]
-    data = frame[4:-4]
-    if frame != _frame(data) or len(data) != vector.size_in_bytes:
+    found = (file or b"")[at : at + vector.size_in_bytes + 8]
+    stored = unframe(found)
+    if stored is None or len(stored) != vector.size_in_bytes:
         raise Refused(f"the deletion vector at offset {at} of {vector_path(vector)} is missing or damaged")
-    return _require_bitmap(data) and frame
-
-
-def _frame(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+    return _require_bitmap(stored) and found
 
 
 def _require_bitmap(data: bytes) -> bytes:
-    if not data.startswith(_MAGIC):
+    if not is_bitmap(data):
         raise Refused("a deletion vector has a form that Iceberg does not have; rewrite the file without deleted rows")
     return data
 

@@ -14,12 +14,12 @@ from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.job_options import CheckpointOptions, CompactOptions, ExpireOptions
 from moorage.core.jobs import Job
 from moorage.core.revisions import Revision
-from moorage.core.rewrites import Expired, OfferResult, Shadow
+from moorage.core.rewrites import Checkpointed, Expired, OfferResult, Shadow, StatisticsAdded
 from moorage.core.securables import Securable
-from moorage.ledger.port import Staged
+from moorage.ledger.port import Staged, Version
 from moorage.usecases.parts import NewFile, Part
 
 if TYPE_CHECKING:
@@ -116,6 +116,10 @@ class TableFormat:
         """What is known about the files of a table at its newest version; None if nothing is."""
         return None
 
+    def stated_version(self, version: Version) -> int | None:
+        """The number by which clients of the format know a version; None if they cannot."""
+        return version.version
+
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         """Replace other bytes under the final name of a ratified version; False if they must stay."""
         return False
@@ -160,6 +164,16 @@ class TableFormat:
     async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
         """Delete the files that no version from an announced floor on needs."""
         raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
+
+    async def write_checkpoint(self, ports: Ports, table: Securable, options: CheckpointOptions) -> Checkpointed:
+        """Write a checkpoint or log compaction of the newest version, unless it has one."""
+        raise Unsupported(f"{self.name or 'such'} tables have no checkpoints")
+
+    async def add_statistics(
+        self, ports: Ports, errand: Errand, table: Securable, after: str | None
+    ) -> StatisticsAdded:
+        """Commit the statistics of the next files that have none."""
+        raise Unsupported(f"the server computes no statistics of {self.name or 'such'} tables")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""

@@ -250,7 +250,7 @@ class LocalState:
         self.unsynced: dict[tuple[SecurableId, str], int] = {}
         """By table and ref, the newest version whose file this server wrote without waiting for the disk."""
         self.accesses: Tallies = {}
-        """What recipients of shares read and what is not stored yet."""
+        """The lines of the audit that are not stored yet."""
         self.unconverted: set[SecurableId] = set()
         """Tables with a new version that clients of another format may want to read."""
         self.linked: dict[tuple[SecurableId, str], dict[int, Commit]] = {}

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from moorage.access.browser_logins import BrowserLogins
 from moorage.access.oidc import Issuers
 from moorage.access.port import Access
 from moorage.core.callers import Caller
@@ -18,7 +19,9 @@ from moorage.core.locations import Roots
 from moorage.datasets.worker_pool import WorkerPool
 from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
-from moorage.storage.port import Delegation, Storage
+from moorage.storage.no_stores import NoObjectStores
+from moorage.storage.port import ObjectStores, Storage
+from moorage.storage.secrets import SecretKeys
 from moorage.usecases.alarms import Alarms
 from moorage.usecases.formats import Formats
 from moorage.usecases.local_state import LocalState
@@ -45,8 +48,10 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     roots: Roots
     page_secret: bytes
     formats: Formats = msgspec.field(default_factory=Formats)
-    delegation: Delegation | None = None
-    """How clients reach the object store; None where all files are on local disk."""
+    stores: ObjectStores = msgspec.field(default_factory=NoObjectStores)
+    """How clients reach the object stores."""
+    secrets: SecretKeys = msgspec.field(default_factory=SecretKeys)
+    """Encrypt the secrets of storage credentials."""
     hold_ms: int = 7 * _DAY_MS
     """How long a dropped object can be undropped."""
     key_lifetime_ms: int = _DAY_MS
@@ -56,6 +61,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     managed_tables: ManagedTables = "on"
     public_url: str = "http://127.0.0.1:8080"
     """Where clients reach this server. Addresses in responses begin with it, never with a Host header."""
+    audit_ms: int = 90 * _DAY_MS
+    """How long the lines of the audit are kept."""
     share_url_lifetime_ms: int = 60 * 60 * 1000
     min_deletion_delay_ms: int = 2 * 60 * 60 * 1000
     """How long a recipient of a share can use a URL of a data file."""
@@ -65,6 +72,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
     issuers: Issuers = msgspec.field(default_factory=Issuers)
     """The identity providers whose tokens authenticate recipients."""
+    browser_logins: BrowserLogins = msgspec.field(default_factory=BrowserLogins)
+    """The identity providers at which people log in with a browser."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
 
@@ -75,14 +84,6 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    async def signs(self) -> bool:
-        """Whether requests to the object store are signed for clients."""
-        return self.delegation is not None and await self.delegation.signs()
-
-    async def vends(self) -> bool:
-        """Whether the object store issues keys for clients that open one table only."""
-        return self.delegation is not None and await self.delegation.vends()
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import threading
 import time
+from base64 import b64encode, urlsafe_b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import parse_qsl, urlencode
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -26,22 +30,42 @@ class Key:
 
 
 class Issuer:
-    """Serves until the end of its context. `requests` counts how often its keys were read."""
+    """Serves until the end of its context. `requests` counts how often its keys were read.
 
-    def __init__(self) -> None:
+    A browser that logs in is ann at once. `id_claims` replace the claims of its ID tokens, and `secret` is what this
+    provider requires of its client, if anything.
+    """
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.keys = [Key("k1")]
         self.requests = 0
         self.stated_issuer: str | None = None
+        self.secret: str | None = None
+        self.id_claims: dict[str, Any] = {}
+        self.codes: dict[str, dict[str, str]] = {}
+        """The authorization request of each code that was not redeemed."""
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                if self.path.endswith("openid-configuration"):
-                    body: Any = {"issuer": issuer.stated_issuer or issuer.url, "jwks_uri": f"{issuer.url}/keys"}
+                path, _, query = self.path.partition("?")
+                if path == "/authorize":
+                    self.send_response(302)
+                    self.send_header("location", issuer.authorize(dict(parse_qsl(query))))
+                    self.end_headers()
+                elif path.endswith("openid-configuration"):
+                    self._answer(200, issuer.description)
                 else:
                     issuer.requests += 1
-                    body = {"keys": [key.published for key in issuer.keys]}
-                self.send_response(200)
+                    self._answer(200, {"keys": [key.published for key in issuer.keys]})
+
+            def do_POST(self) -> None:
+                form = dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode()))
+                token = issuer.redeem(form, self.headers["authorization"])
+                self._answer(*((400, {"error": "invalid_grant"}) if token is None else (200, {"id_token": token})))
+
+            def _answer(self, status: int, body: Any) -> None:
+                self.send_response(status)
                 self.end_headers()
                 self.wfile.write(json.dumps(body).encode())
 
@@ -49,7 +73,39 @@ class Issuer:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{host}:{self._server.server_address[1]}"
+
+    @property
+    def description(self) -> dict[str, str]:
+        return {
+            "issuer": self.stated_issuer or self.url,
+            "jwks_uri": f"{self.url}/keys",
+            "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token",
+        }
+
+    def authorize(self, request: dict[str, str]) -> str:
+        """Where a browser goes that has logged in: the address in its request, with a code."""
+        assert (request["response_type"], request["code_challenge_method"]) == ("code", "S256"), request
+        code = secrets.token_urlsafe()
+        self.codes[code] = request
+        return f"{request['redirect_uri']}?{urlencode({'code': code, 'state': request['state'], 'iss': self.url})}"
+
+    def redeem(self, form: dict[str, str], authorization: str | None) -> str | None:
+        """The ID token for a code, or None. A code works once, for the client that asked for it."""
+        request = self.codes.pop(form.get("code", ""), None)
+        if request is None or form["grant_type"] != "authorization_code":
+            return None
+        challenge = urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
+        if challenge != request["code_challenge"]:
+            return None
+        if any(form[name] != request[name] for name in ("client_id", "redirect_uri")):
+            return None
+        if self.secret is not None:
+            given = b64encode(f"{request['client_id']}:{self.secret}".encode()).decode()
+            if authorization != f"Basic {given}":
+                return None
+        return self.token(**{"aud": request["client_id"], "nonce": request["nonce"], **self.id_claims})
 
     def token(self, *, key: Key | None = None, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """A token for ann, valid for an hour unless the claims say otherwise. A claim of None is left out."""

@@ -260,14 +260,18 @@ async def test_what_an_open_server_created_belongs_to_the_first_administrator(tm
         tables = [make.table(inner.id, f"t{n:04}", owner="local") for n in range(900)]
         model = make.create(Kind.MODEL, inner.id, "m", owner="local")
         version = make.create(Kind.MODEL_VERSION, model.id, "1", owner="local")
-        await make.add(ledger, top, inner, model, version, make.table(inner.id, "of_bob", owner="bob"), *tables)
+        others = [make.create(kind, ledger.root, "x", owner="local") for kind in (Kind.SHARE, Kind.RECIPIENT)]
+        await make.add(
+            ledger, *others, top, inner, model, version, make.table(inner.id, "of_bob", owner="bob"), *tables
+        )
         assert not await has_administrator(ledger)
         assert await ensure_administrator(ledger) is not None
         for names in (("lake",), ("lake", "sea"), ("lake", "sea", "t0000"), ("lake", "sea", "t0899")):
             shelves = (Shelf.CATALOG, Shelf.NAMESPACE, Shelf.RELATION)[: len(names)]
             steps = [Step(shelf, name_key(name)) for shelf, name in zip(shelves, names, strict=True)]
             assert (await ledger.walk(steps)).chain[-1].owner == "admin", names
-        assert (await ledger.lineage(version.id)).chain[-1].owner == "admin"
+        for each in (version, *others):
+            assert (await ledger.lineage(each.id)).chain[-1].owner == "admin", each.kind
         assert await owner_of(ledger, "lake", "sea", "of_bob") == "bob"
     finally:
         await ledger.close()
@@ -292,3 +296,24 @@ async def test_a_reset_restores_an_administrator_that_was_deleted(guarded: Guard
 async def test_the_group_of_administrators_cannot_be_deleted(guarded: Guarded) -> None:
     (admins,) = (await guarded.run("GET", f'{GROUPS}?filter=displayName eq "admins"'))["Resources"]
     assert await guarded.status(guarded.admin, "DELETE", f"{GROUPS}/{admins['id']}") == 409
+
+
+async def test_a_token_that_was_used_expires_and_is_revoked_like_any_other(guarded: Guarded) -> None:
+    """A verified token is known from its last request. What it may do must not be."""
+    ann = await guarded.user("ann", lifetime_days=1)
+    other = await guarded.token("ann", lifetime_days=2)
+    await guarded.run("POST", f"{UNITY}/catalogs", {"name": "lake"})
+    lake, permissions = f"{UNITY}/catalogs/lake", f"{UNITY}/permissions/catalog/lake"
+    states = []
+    for change in ({"add": ["BROWSE"]}, {"remove": ["BROWSE"]}, {"add": ["USE CATALOG"]}):
+        await guarded.run("PATCH", permissions, {"changes": [{"principal": "ann", **change}]})
+        states.append([await guarded.status(ann, "GET", lake) for _ in range(3)])
+    assert states == [[200] * 3, [404] * 3, [200] * 3]
+    forged = ann[:-1] + ("A" if ann[-1] != "A" else "B")
+    assert await guarded.status(forged, "GET", lake) == 401
+    guarded.house.clock.advance(25 * 60 * 60 * 1000)
+    assert [await guarded.status(token, "GET", lake) for token in (ann, other)] == [401, 200]
+    user = guarded.ids["ann"]
+    off = {"Operations": [{"op": "replace", "path": "active", "value": False}]}
+    await guarded.run("PATCH", f"{CONTROL}/scim2/Users/{user}", off)
+    assert await guarded.status(other, "GET", lake) == 401

@@ -33,8 +33,9 @@ def issuer() -> Iterator[Issuer]:
         yield issuer
 
 
-def trust(guarded: Guarded, issuer: Issuer, **how: Any) -> None:
-    logins = Logins(Issuers(issuer.url), LoginRules(audience=AUDIENCE, groups_claim="groups", **how))
+def trust(guarded: Guarded, *issuers: Issuer, **how: Any) -> None:
+    known = Issuers(*(each.url for each in issuers))
+    logins = Logins(known, LoginRules(audience=AUDIENCE, groups_claim="groups", **how))
     ports = guarded.house.ports
     access = GrantedAccess(ports.ledger, ports.page_secret, logins=logins, now_ms=guarded.house.clock)
     force_setattr(ports, "access", access)
@@ -149,6 +150,18 @@ async def test_users_are_created_with_their_first_login_if_that_is_allowed(trust
     other = issuer.token(email="new@example.com", sub="8")
     assert await trusting.status(other, "GET", ME) == 401, "another account with the same address"
     assert await trusting.status(issuer.token(email="local", sub="9"), "GET", ME) == 401, "a reserved name"
+
+
+async def test_each_of_several_issuers_has_its_own_keys_and_accounts(trusting: Guarded, issuer: Issuer) -> None:
+    with Issuer() as second:
+        trust(trusting, issuer, second, creates_users=True)
+        for number, each in enumerate((issuer, second)):
+            token = each.token(email=f"new{number}@example.com", sub="7")
+            assert done(await trusting.ask(token, "GET", ME))["externalId"] == f"{each.url}|7"
+        same = second.token(email="new0@example.com", sub="7")
+        assert await trusting.status(same, "GET", ME) == 401, "the user of another issuer"
+        forged = issuer.token(iss=second.url, email="new1@example.com", sub="7")
+        assert await trusting.status(forged, "GET", ME) == 401, "signed by another issuer"
 
 
 async def test_a_deactivated_user_is_refused_with_a_valid_token(trusting: Guarded, issuer: Issuer) -> None:

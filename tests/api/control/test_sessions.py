@@ -132,4 +132,10 @@ async def test_an_invalid_exchange_gets_an_oauth_error(guarded: Guarded) -> None
     for form, status, error in cases:
         answer = await ask(guarded, CONTROL_EXCHANGE, None, **form)
         assert (answer.status_code, answer.json()["error"]) == (status, error)
-    assert (await ask(guarded, f"{CONTROL}/auth/logout")).status_code == 200
+
+
+async def test_a_logout_without_a_token_clears_nothing_in_the_browser(guarded: Guarded) -> None:
+    from_another_site = await ask(guarded, f"{CONTROL}/auth/logout")
+    assert (from_another_site.status_code, from_another_site.headers.get("clear-site-data")) == (200, None)
+    own = await ask(guarded, f"{CONTROL}/auth/logout", {"authorization": "Bearer moor_x"})
+    assert (own.status_code, own.headers["clear-site-data"]) == (200, '"cookies", "storage"')

@@ -10,7 +10,7 @@ import pytest
 from moorage.core.jobs import COMPACT
 from moorage.testing import delta_writer as write
 from moorage.usecases.delta.format import DeltaFormat
-from moorage.usecases.upkeep.autopilot import look_after_tables, totals
+from moorage.usecases.upkeep.autopilot import Checked, look_after_tables, totals
 from tests.api.delta.delta_client import DeltaClient, ok
 from tests.api.house import V1, House
 
@@ -100,3 +100,14 @@ async def test_a_table_that_was_dropped_is_no_longer_counted(house: House, spec:
     for _ in range(2):
         await look_after_tables(ports)
     assert totals(ports).checked == {}
+
+
+@pytest.mark.parametrize(
+    ("new_versions", "minutes", "recent"),
+    [(0, 9, True), (0, 60 * 25, False), (1, 9, True), (1, 11, False), (1_000, 0.5, True), (1_000, 2, False)],
+)
+def test_a_table_that_is_written_all_the_time_is_not_checked_all_the_time(
+    *, new_versions: int, minutes: float, recent: bool
+) -> None:
+    checked = Checked(version=7, at_ms=0, health=None)
+    assert checked.is_recent(7 + new_versions, int(minutes * 60_000)) is recent

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from moorage.testing import delta_writer as write
 from tests.api.delta.delta_client import UNITY, DeltaClient, ok
 from tests.api.house import V1, House
@@ -65,6 +67,20 @@ async def test_files_without_statistics_are_counted(spec: DeltaClient) -> None:
     found = await health(spec)
     assert "missing_statistics" in problems(found)
     assert (found["facts"]["files_without_statistics"], found["facts"]["rows"]) == (30, None)
+
+
+@pytest.mark.parametrize(("width", "depth"), [(1, 1.0), (2, 2.8), (100, 10.0)])
+async def test_the_clustering_depth_counts_files_that_share_values(spec: DeltaClient, width: int, depth: float) -> None:
+    features = (*write.ALL_FEATURES, "domainMetadata", "clustering")
+    columns = write.domain("delta.clustering", {"clusteringColumns": [["id"]]})
+    table = await spec.make(features=features)
+    ranges = [{"minValues": {"id": n}, "maxValues": {"id": n + width - 1}} for n in range(10)]
+    files = [write.add(stats=json.dumps({"numRecords": 5, **each}), clusteringProvider="liquid") for each in ranges]
+    without_bounds = write.add(stats=json.dumps({"numRecords": 1}))
+    ok(await spec.commit(table, table.stage(1, columns, *files, without_bounds)))
+    found = await health(spec)
+    assert found["facts"]["clustering_depth"] == depth
+    assert ("overlapping_files" in problems(found)) == (depth > 5.5)
 
 
 async def test_the_reports_of_writers_become_advice(spec: DeltaClient) -> None:

@@ -1,4 +1,4 @@
-"""Managed and external Delta tables in an object store, for clients with their own credentials."""
+"""Managed and external Delta tables in an object store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr, replace
 
+from moorage.server.stores import ServerStores
 from moorage.storage.s3 import S3Storage
+from moorage.storage.secrets import SecretKeys
 from moorage.testing import delta_writer as write
 from moorage.testing.minio import MinioServer
 from moorage.testing.storage_kit import MUCH
@@ -134,7 +137,11 @@ async def test_an_external_table_has_the_columns_of_its_log(
     assert [column["name"] for column in made["columns"]] == ["id"]
 
 
-async def test_every_operation_refuses_credentials(house: House, storage: S3Storage, tmp_path: Path) -> None:
+async def test_a_store_without_sessions_gives_no_credentials(
+    house: House, storage: S3Storage, minio: MinioServer, location: str, tmp_path: Path
+) -> None:
+    without_sessions = replace(minio.account(location), is_strict=True)
+    force_setattr(house.ports, "stores", ServerStores(house.ledger, SecretKeys(), without_sessions))
     client = DeltaClient(house.console.http, "v1")
     await client.furnish()
     table = Table(await client.stage(), tmp_path / "t", storage)

@@ -14,11 +14,14 @@ import pytest
 
 from moorage import fresh
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
+from moorage.core.callers import SYSTEM
 from moorage.core.entries import Draft, RaiseFloor
 from moorage.core.ids import SecurableId
+from moorage.core.job_options import ExpireOptions
 from moorage.formats.iceberg.table_metadata import new_table
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
+from moorage.usecases.ports import Errand
 from moorage.usecases.upkeep.convert import convert_due
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House
@@ -151,6 +154,33 @@ async def test_a_table_is_visible_if_its_catalog_asks_for_it(lake: DeltaLake) ->
     ok(await lake.house.console.http.patch(unity, json={"properties": {"moorage.uniform": "iceberg"}}))
     assert await lake.listed() == [{"namespace": ["sea"], "name": "t"}]
     assert versions_in(await lake.look()) == ([0], "0")
+    schema = "/api/2.1/unity-catalog/schemas/lake.sea"
+    ok(await lake.house.console.http.patch(schema, json={"properties": {"moorage.uniform": "off"}}))
+    assert await lake.listed() == []
+    refused(await lake.look(), 404, "NoSuchTableException", "sea.t")
+
+
+async def test_a_table_decides_for_itself_whether_iceberg_clients_see_it(lake: DeltaLake) -> None:
+    await lake.delta.furnish()
+    table = await lake.delta.make()
+    for version, (setting, is_visible) in enumerate((("iceberg", True), ("off", False), ("Iceberg", True)), 1):
+        changed = write.metadata(write.configuration(table.id, **{"moorage.uniform": setting}))
+        await lake.commit_version(table, version, changed)
+        assert (await lake.look()).status_code == (200 if is_visible else 404)
+    assert versions_in(await lake.look())[1] == "3"
+
+
+async def test_the_owner_states_the_time_zone_of_partition_values_without_one(lake: DeltaLake) -> None:
+    await lake.delta.furnish()
+    described = {"columns": (column("id", "long"), column("at", "timestamp")), "partition_columns": ("at",)}
+    table = await lake.delta.make(properties=ON, described=described)
+    file = write.add(partitionValues={"at": "2024-06-01 12:34:56"}, stats='{"numRecords":3}')
+    await lake.commit_version(table, 1, file)
+    refused(await lake.look(), 406, "UnsupportedOperationException", "moorage.uniform.time-zone")
+    unity = "/api/2.1/unity-catalog/catalogs/lake"
+    ok(await lake.house.console.http.patch(unity, json={"properties": {"moorage.uniform.time-zone": "Europe/Oslo"}}))
+    await lake.commit_version(table, 2, write.add(partitionValues={"at": None}, stats='{"numRecords":3}'))
+    assert versions_in(await lake.look()) == ([2], "2")
 
 
 async def test_a_conversion_of_an_unratified_version_is_not_visible(lake: DeltaLake) -> None:
@@ -217,12 +247,25 @@ async def test_each_conversion_is_visible_immediately_and_has_its_own_etag(lake:
     assert len(tags) == 4
 
 
+async def test_the_etag_of_a_table_that_the_server_converts_changes_with_each_version(lake: DeltaLake) -> None:
+    table = await lake.make()
+    tag = (await lake.look()).headers["etag"]
+    for version in (1, 2):
+        assert (await lake.look(tag=tag)).status_code == 304
+        await lake.commit_version(table, version, a_file())
+        loaded = await lake.look(tag=tag)
+        assert versions_in(loaded)[1] == str(version)
+        assert loaded.headers["etag"] != tag
+        tag = loaded.headers["etag"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         pytest.param(lambda table: b"{", "not an Iceberg metadata file", id="no JSON"),
         pytest.param(lambda table: {"format-version": 2}, "location", id="no metadata"),
         pytest.param(lambda table: converted_metadata(table, 7), "describes version 7", id="another version"),
+        pytest.param(lambda table: converted_metadata(table, 1, properties={}), "delta-version", id="no version"),
         pytest.param(lambda table: converted_metadata(table, 1, location="file:///"), "", id="no location"),
         pytest.param(
             lambda table: converted_metadata(table, 1, location=f"{table.location}x"), "outside", id="another location"
@@ -294,6 +337,7 @@ async def test_a_version_that_iceberg_cannot_express_is_refused_with_the_reason(
     refused(answer, 406, "UnsupportedOperationException", "the last version that can be is 2")
     shown = ok(await DeltaClient(lake.house.console.http, "v1").load())["uniform"]["iceberg"]
     assert shown["converted-delta-version"] == 2
+    assert shown["converted-delta-timestamp"] == START_MS + 2
     document = msgspec.json.decode(write.folder_of(shown["metadata-location"]).read_bytes())
     assert [each["sequence-number"] for each in document["snapshots"]] == [1, 2]
     health = ok(await lake.house.console.get("/catalogs/lake/namespaces/sea/tables/t/health"))
@@ -331,6 +375,45 @@ async def test_history_begins_at_the_floor_of_the_delta_table(lake: DeltaLake) -
     assert versions_in(await lake.look(tag=tag)) == ([2, 3], "3")
     await lake.commit_version(table, 4, a_file())
     assert versions_in(await lake.look()) == ([2, 3, 4], "4")
+
+
+@pytest.mark.timeout(300)  # 500 commits, and their conversions
+async def test_the_metadata_has_the_newest_500_versions_at_most(lake: DeltaLake) -> None:
+    table = await lake.make()
+    await lake.look()
+    for version in range(1, 501):
+        await lake.commit_version(table, version, a_file())
+        if version % 10 == 0:
+            ok(await lake.look())
+    assert versions_in(await lake.look()) == (list(range(1, 501)), "500")
+
+
+async def test_files_of_expired_versions_leave_the_iceberg_metadata_and_the_folder(lake: DeltaLake) -> None:
+    await lake.delta.furnish()
+    table = await lake.delta.make(properties={**ON, "delta.deletedFileRetentionDuration": "interval 0 days"})
+    first = a_file()
+    for version, actions in enumerate([(first,), (a_file(),), (write.remove(first["add"]["path"]), a_file())], 1):
+        await lake.commit_version(table, version, *actions)
+        await lake.look()
+    ports = lake.house.ports
+    chain = (await ports.ledger.lineage(SecurableId(table.id))).chain
+    delta = ports.formats.of(chain[-1])
+    errand = Errand(caller=SYSTEM, api="test", request="expire")
+    lake.house.clock.advance(60_000)
+    expired = await delta.announce_expiry(ports, errand, chain[-1], ExpireOptions(keep_last=1))
+    assert expired.floor == 3
+    assert versions_in(await lake.look()) == ([3], "3")
+    await lake.commit_version(table, 4, a_file())
+    loaded = await lake.look()
+    assert versions_in(loaded) == ([3, 4], "4")
+    folder = table.folder / "_iceberg"
+    for file in folder.iterdir():
+        os.utime(file, (1, 1))
+    await delta.sweep(ports, chain[-1], "main", 4)
+    lists = {each["manifest-list"].rpartition("/")[2] for each in loaded.json()["metadata"]["snapshots"]}
+    assert {file.name for file in folder.glob("*-list.avro")} == lists
+    assert not list(folder.glob("00001-*.avro")), "the manifest of version 1 was rewritten without the removed file"
+    assert versions_in(await lake.look()) == ([3, 4], "4")
 
 
 async def test_a_chore_converts_new_versions_and_the_files_of_a_load_are_recorded_once(lake: DeltaLake) -> None:

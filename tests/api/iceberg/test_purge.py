@@ -195,7 +195,7 @@ class Failing(Stores):
     """A store that fails after some deletions, like a server that is killed."""
 
     def __init__(self, storage: Storage, deletions: int) -> None:
-        super().__init__(local=storage, s3=storage)
+        super().__init__(local=storage)
         self._deletions = deletions
 
     async def delete_many(self, root: str, paths: Any) -> None:

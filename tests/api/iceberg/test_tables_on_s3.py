@@ -16,10 +16,11 @@ from msgspec.structs import force_setattr, replace
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
+from moorage.server.stores import ServerStores
 from moorage.storage.s3 import S3Storage
-from moorage.storage.s3_account import S3Key
-from moorage.storage.s3_delegation import S3Delegation
+from moorage.storage.s3_account import S3Account, S3Key
 from moorage.storage.s3_sessions import S3Sessions
+from moorage.storage.secrets import SecretKeys
 from moorage.storage.sigv4 import amz_date, authorization, host_of
 from moorage.testing.manifest_writer import manifest, manifest_list
 from moorage.testing.minio import PASSWORD, REGION, MinioServer
@@ -301,7 +302,7 @@ async def test_an_etag_covers_the_client_configuration_and_the_key(
 
     # Another server, or this one half an hour later, vends another key.
     account = minio.account(allowed)
-    force_setattr(lake.house.ports, "delegation", S3Delegation(account, S3Sessions(account)))
+    use_account(lake, account)
     assert [(await client.load("orders", tag=tags[n])).status_code for n, client in enumerate(clients)] == [
         304,
         200,
@@ -334,7 +335,12 @@ async def test_no_response_contains_the_secret(lake: Lake) -> None:
         await http.get("/metrics"),
     ):
         assert PASSWORD not in answer.text + str(answer.headers)
-    assert PASSWORD not in repr(lake.house.ports.delegation)
+    assert PASSWORD not in repr(lake.house.ports.stores)
+
+
+def use_account(lake: Lake, account: S3Account, sessions: S3Sessions | None = None) -> None:
+    """Let clients reach the store by another account than the one that the server started with."""
+    force_setattr(lake.house.ports, "stores", ServerStores(lake.house.ledger, SecretKeys(), account, sessions))
 
 
 # --- signing -----------------------------------------------------------------------------------------
@@ -346,8 +352,10 @@ async def location(lake: Lake, name: str) -> str:
 
 async def sign(lake: Lake, table: str, method: str, location: str, **given: Any) -> httpx.Response:
     """Ask the server to sign a request for a location."""
-    assert lake.house.ports.delegation
-    uri = f"{lake.house.ports.delegation.settings.endpoint}/{location.removeprefix('s3://')}"
+    store = await lake.house.ports.stores.find((await lake.house.ports.stores.locations())[0])
+    assert store
+    assert store.settings
+    uri = f"{store.settings.endpoint}/{location.removeprefix('s3://')}"
     body = {"region": "anywhere", "uri": uri, "method": method, "headers": {}, **given}
     return await lake.ask("POST", f"{to_table(table)}/sign", body)
 
@@ -418,7 +426,7 @@ async def test_without_sessions_of_the_store_nothing_is_signed_vended_or_listed(
     now = 0.0
     without_sts = replace(minio.account(allowed), endpoint="http://127.0.0.1:1")
     sessions = S3Sessions(without_sts, clock=lambda: now)
-    force_setattr(lake.house.ports, "delegation", S3Delegation(without_sts, sessions))
+    use_account(lake, without_sts, sessions)
     both = requesting(f"{VENDED},{SIGNED}", lake)
     created = done(await both.create("orders"))
     assert (created["config"].keys(), "storage-credentials" in created) == (STORE, False)
@@ -445,7 +453,7 @@ async def test_a_store_that_enforces_signatures_signs_and_vends_nothing(
     lake: Lake, minio: MinioServer, allowed: str
 ) -> None:
     account = replace(minio.account(allowed), is_strict=True)
-    force_setattr(lake.house.ports, "delegation", S3Delegation(account, S3Sessions(account)))
+    use_account(lake, account)
     assert done(await requesting(VENDED, lake).create("orders"))["config"].keys() == STORE
     both = requesting(f"{VENDED}, {SIGNED}", lake)
     assert done(await both.load("orders"))["config"]["s3.remote-signing-enabled"] == "true"
@@ -456,7 +464,7 @@ async def test_a_store_that_fails_after_a_table_was_created_does_not_fail_the_cr
     lake: Lake, minio: MinioServer, allowed: str
 ) -> None:
     away = minio.account(allowed)
-    force_setattr(lake.house.ports, "delegation", S3Delegation(away, S3Sessions(away)))
+    use_account(lake, away)
     client = requesting(VENDED, lake)
     done(await client.create("before"))
     force_setattr(away, "endpoint", "http://127.0.0.1:1")

@@ -12,12 +12,13 @@ import pytest
 from moorage.core.credentials import Credential, CredentialScheme
 from moorage.core.errors import MoorageError, Unauthenticated, Unavailable
 from moorage.core.ids import SecurableId
-from moorage.core.recipients import token_text
+from moorage.core.recipients import Recipient, token_text
 from moorage.ledger.port import Ledger
 from moorage.ledger.postgres import PostgresLedger
+from moorage.usecases.identity.audit import store_accesses
 from moorage.usecases.sharing import recipients
-from moorage.usecases.sharing.accesses import record_access, store_accesses
-from moorage.usecases.sharing.recipients import Recipient, authenticate
+from moorage.usecases.sharing.accesses import record_access
+from moorage.usecases.sharing.recipients import authenticate
 from tests.api.house import House, done, open_house, refused
 from tests.api.sharing.provider import Provider, at, files_of, lines_of
 from tests.api.unity.unity import Unity
@@ -86,6 +87,8 @@ async def test_accesses_are_listed_in_pages_and_from_a_moment_on(house: House, a
 
 async def test_what_cannot_be_stored_is_kept_and_stored_later(house: House, ann: Recipient) -> None:
     class Broken:
+        root = house.ledger.root
+
         async def store_report(self, *given: Any, **rest: Any) -> None:
             raise Unavailable("the database is not reachable")
 
@@ -165,3 +168,15 @@ async def test_what_a_client_reads_is_recorded_with_files_and_bytes(provider: Pr
     ]
     assert {each["address"] for each in found} == {"127.0.0.1"}
     assert {each["table_id"] for each in found} == {None, table}
+
+
+async def test_refused_requests_of_a_recipient_are_recorded(provider: Provider) -> None:
+    for path in ("/shares/secret", f"{at('t')}/metadata"):
+        assert (await provider.recipient.get(path)).status_code == 404
+    await store_accesses(provider.ports)
+    found = done(await provider.house.console.get("/recipients/r/accesses"))["items"]
+    assert [(each["operation"], each["requests"]) for each in found if each["refusal"]] == [
+        ("getRecipientShare", 1),
+        ("getSharedTableMetadata", 1),
+    ]
+    assert "secret" in found[0]["refusal"] or "secret" in found[1]["refusal"]

@@ -13,6 +13,7 @@ from moorage.core.errors import Busy, InvalidInput
 from moorage.core.shares import parse_shared_as, require_share_name
 from moorage.testing.builders import HOUR_MS
 from moorage.usecases.sharing import granted, queries
+from tests.api.routes import EVERY_ROUTE, path_of
 from tests.api.sharing.provider import Provider, Recipient, at, error_of, lines_of
 from tests.snapshots.log_builder import PROTOCOL, add, metadata
 
@@ -59,6 +60,15 @@ EVERY_READ = [
     ("GET", "/schemas/sea/tables/t/changes?startingVersion=0"),
     ("POST", "/schemas/sea/tables/t/temporary-table-credentials"),
 ]
+
+
+def test_every_route_of_a_share_is_tried() -> None:
+    """A new route must be in the list of the test below."""
+    names = {"share": "fish", "schema": "sea", "table": "t", "query_id": "1"}
+    routes = [each.route for each in EVERY_ROUTE if each.api.name == "sharing"]
+    of_shares = {(route.verb, path_of(route, **names)) for route in routes if "{share}" in route.pattern.path}
+    tried = {(verb, f"/delta-sharing/shares/fish{path.partition('?')[0]}") for verb, path in EVERY_READ}
+    assert tried == of_shares
 
 
 @pytest.mark.parametrize(("verb", "path"), EVERY_READ)

@@ -72,8 +72,8 @@ async def test_case_q5_a_url_returns_the_exact_bytes(shared: Provider, recipient
     assert (answer.status_code, answer.content) == (200, bytes(range(256)))
     assert "X-Amz-Signature=" in url
     assert "p=" not in urlsplit(url).path
-    for name, value in {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}.items():
-        assert answer.headers[name] == value
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in answer.headers.get_list("content-security-policy")
 
 
 async def test_case_q6_an_altered_url_opens_nothing(shared: Provider, recipient: Recipient) -> None:

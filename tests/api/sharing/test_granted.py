@@ -12,13 +12,13 @@ import pytest
 
 from moorage.core.errors import InvalidInput, NamespaceNotFound, NotFound, SecurableNotFound, TableNotFound
 from moorage.core.ids import SecurableId
+from moorage.core.recipients import Recipient
 from moorage.core.securables import Kind
 from moorage.core.shares import ObjectDetails, to_doc
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing import granted
-from moorage.usecases.sharing.recipients import Recipient
 from tests.api.house import House, open_house
 
 

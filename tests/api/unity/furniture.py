@@ -7,6 +7,7 @@ from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID
 from moorage.core.ids import SecurableId
 from moorage.core.recipients import RecipientDetails, RecipientToken, with_details
 from moorage.core.securables import Doc, Kind
+from moorage.core.storage_credentials import AwsRole, CredentialDetails, LocationDetails, to_doc
 from moorage.ledger.port import Ledger
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
@@ -41,6 +42,16 @@ async def furnish_unity(ledger: Ledger, schema: SecurableId) -> None:
         make.create(Kind.MODEL_VERSION, model.id, version_name(1), doc=version),
     )
     await furnish_sharing(ledger)
+    await furnish_storage(ledger)
+
+
+async def furnish_storage(ledger: Ledger) -> None:
+    """Create a storage credential, and an external location that uses it."""
+    role = AwsRole(role_arn="arn:aws:iam::123456789012:role/lake", external_id=EXAMPLE_ID)
+    vault = make.create(Kind.CREDENTIAL, ledger.root, "vault", doc=to_doc(CredentialDetails(aws_role=role), None))
+    details = LocationDetails(url="s3://archive/tables/", credential=vault.id)
+    archive = make.create(Kind.EXTERNAL_LOCATION, ledger.root, "archive", doc=to_doc(details, None))
+    await make.add(ledger, vault, archive)
 
 
 async def furnish_sharing(ledger: Ledger) -> None:

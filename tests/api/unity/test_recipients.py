@@ -12,8 +12,9 @@ import pytest
 
 from moorage.core.credentials import Credential, CredentialScheme
 from moorage.core.errors import Forbidden, Unauthenticated
+from moorage.core.recipients import Recipient
 from moorage.ledger.postgres import PostgresLedger
-from moorage.usecases.sharing.recipients import Recipient, authenticate
+from moorage.usecases.sharing.recipients import authenticate
 from tests.api.house import House, done, open_house
 from tests.api.unity.unity import Unity, invalid, refused
 

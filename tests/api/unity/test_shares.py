@@ -176,6 +176,17 @@ async def test_what_cannot_be_shared_is_refused_with_a_reason(
     assert words in answer.text
 
 
+async def test_a_view_cannot_be_shared(house: House, uc: Unity) -> None:
+    representations = [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}]
+    version = {"version-id": 1, "timestamp-ms": 0, "schema-id": 0, "summary": {}, "representations": representations}
+    schema = {"type": "struct", "fields": [{"id": 1, "name": "x", "type": "int", "required": False}]}
+    view = {"name": "v", "schema": schema, "view-version": {**version, "default-namespace": ["s"]}, "properties": {}}
+    done(await house.console.http.post("/iceberg/v1/lake/namespaces/s/views", json=view))
+    answer = await change(uc, update("ADD", "lake.s.v"))
+    assert answer.status_code == 400, answer.text
+    assert "'lake.s.v' is a view, which cannot be shared, because this server does not compute rows" in answer.text
+
+
 async def test_a_filter_must_name_partition_columns(uc: Unity) -> None:
     column = {"type_text": "string", "type_name": "STRING", "type_json": '"string"'}
     columns = [

@@ -355,3 +355,21 @@ async def test_the_files_of_a_purged_external_table_stay(house: House, uc: Unity
     house.clock.advance(8 * DAY_MS)
     assert await purge_due(house.ports) == 1
     assert (folder / "part-0.parquet").read_bytes() == b"rows"
+
+
+async def test_a_table_with_a_row_filter_or_a_column_mask_is_refused(uc: Unity) -> None:
+    """It would be served to readers that do not apply them."""
+    await uc.schema()
+    row_filter = {"row_filter": {"function_name": "lake.s.only_eu", "input_column_names": ["region"]}}
+    masked = {"columns": [COLUMNS[1], {**COLUMNS[0], "mask": {"function_name": "lake.s.hide"}}]}
+    for policy, words in ((row_filter, "row filters are not enforced"), (masked, "with one on 'id' is refused")):
+        for body in (external("t", "file:///w/t", **policy), view("v", **policy)):
+            answer = await uc.post("/tables", body)
+            assert (answer.status_code, answer.json()["error_code"]) == (400, "UNIMPLEMENTED")
+            assert words in answer.json()["message"]
+    await uc.external("t", "file:///w/t", row_filter=None, columns=[{**COLUMNS[0], "mask": None}])
+    answer = await uc.patch("/tables/lake.s.t", row_filter)
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "UNIMPLEMENTED")
+    assert [
+        table["name"] for table in done(await uc.get("/tables", catalog_name="lake", schema_name="s"))["tables"]
+    ] == ["t"]

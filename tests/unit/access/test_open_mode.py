@@ -30,3 +30,10 @@ async def test_a_page_of_another_site_is_refused(origin: str) -> None:
     for access in (OpenAccess(), OpenAccess("https://lake.example.org")):
         with pytest.raises(Forbidden, match="pages from"):
             await access.authenticate(None, headers_with(origin))
+
+
+async def test_a_page_of_an_origin_in_the_settings_is_accepted() -> None:
+    access = OpenAccess(origins=["https://console.example"])
+    assert await access.authenticate(None, headers_with("https://console.example")) == LOCAL
+    with pytest.raises(Forbidden, match="cors_origins"):
+        await access.authenticate(None, headers_with("https://console.example.evil"))

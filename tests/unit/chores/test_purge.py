@@ -189,7 +189,7 @@ class Slow(Stores):
     """A store that deletes the files of one table slowly."""
 
     def __init__(self, storage: Storage, location: str) -> None:
-        super().__init__(local=storage, s3=storage)
+        super().__init__(local=storage)
         self.location = location
         self.may_end = asyncio.Event()
 

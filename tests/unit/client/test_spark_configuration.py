@@ -8,7 +8,7 @@ import pytest
 
 from moorage.client.spark import SparkSettings, SparkUnavailable, configuration
 from moorage.client.spark.configuration import local_cores, server_configuration
-from moorage.client.spark.jars import ALL, fetch_jars, find_java, ivy_module
+from moorage.client.spark.jars import ALL, fetch_jars, find_java, ivy_module, without_those_of_spark
 from moorage.client.spark.settings import parse_conf
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
@@ -113,3 +113,10 @@ def test_a_missing_java_names_the_command_that_installs_it(monkeypatch: pytest.M
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailable, match="apt-get install openjdk-17-jre-headless"):
         find_java()
+
+
+def test_a_jar_of_which_spark_has_its_own_version_is_left_out(tmp_path: Path) -> None:
+    for name in ("netty-transport-4.2.7.Final.jar", "netty-transport-native-epoll-4.2.7.Final-linux-x86_64.jar"):
+        (tmp_path / name).touch()
+    ours = [Path(name) for name in ("netty-transport-4.1.115.Final.jar", "lance-spark-4.1_2.13-0.1.jar")]
+    assert without_those_of_spark(ours, tmp_path) == [Path("lance-spark-4.1_2.13-0.1.jar")]

@@ -70,8 +70,10 @@ def test_files_of_the_target_size_are_not_small() -> None:
         (replace(GOOD, deleted_rows=1_000_000), Problem.DELETED_ROWS, "compact"),
         (replace(GOOD, delete_files=40), Problem.DELETE_FILES, "compact"),
         (replace(GOOD, versions_since_checkpoint=500), Problem.LONG_LOG, None),
+        (replace(GOOD, versions_since_checkpoint=500, has_own_log=True), Problem.LONG_LOG, "checkpoint"),
         (replace(GOOD, unpublished=60), Problem.UNPUBLISHED, None),
         (replace(GOOD, files_without_statistics=30), Problem.MISSING_STATISTICS, None),
+        (replace(GOOD, files_without_statistics=30, has_own_log=True), Problem.MISSING_STATISTICS, "statistics"),
         (replace(GOOD, unclustered_bytes=30 * 128 * MB), Problem.UNCLUSTERED, "compact"),
         (replace(GOOD, old_versions=90), Problem.OLD_VERSIONS, "expire"),
         (replace(GOOD, manifests=100, avoidable_manifests=99), Problem.MANY_MANIFESTS, "compact"),
@@ -93,6 +95,12 @@ def test_reports_of_clients_are_advice_and_never_due() -> None:
     assert [each.problem for each in found] == [Problem.SMALL_COMMITS, Problem.WIDE_SCANS]
     assert due_work(found) == {}
     assert score(found) == 81
+
+
+def test_deep_overlaps_are_advice_and_never_due() -> None:
+    (found,) = findings(replace(GOOD, clustering_depth=GOOD.files * 0.75))
+    assert (found.problem, found.is_due) == (Problem.OVERLAPPING, False)
+    assert findings(replace(GOOD, clustering_depth=2.5)) == ()
 
 
 def test_the_most_severe_problem_comes_first() -> None:

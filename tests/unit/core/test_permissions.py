@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.core.callers import EVERYONE, LOCAL, SYSTEM, Caller
 from moorage.core.ids import SecurableId
@@ -144,10 +145,23 @@ def test_grants_on_the_metastore_hold_everywhere() -> None:
     assert not allows(worker, Privilege.FOLLOW, ())
 
 
+def test_a_grant_on_an_external_location_holds_there_and_nowhere_else() -> None:
+    readable = (part(Kind.EXTERNAL_LOCATION, grants={"ann": ["READ FILES"]}),)
+    writable = (part(Kind.EXTERNAL_LOCATION, grants={"ann": ["WRITE FILES"]}),)
+    other = (part(Kind.EXTERNAL_LOCATION),)
+    assert allows(ANN, Privilege.READ_FILES, readable)
+    assert not allows(ANN, Privilege.WRITE_FILES, readable)
+    for privilege in (Privilege.MODIFY, Privilege.MANAGE, Privilege.CHOOSE_LOCATION, Privilege.STORE_MANAGED):
+        assert not allows(ANN, privilege, writable)
+    assert not allows(ANN, Privilege.READ_FILES, other)
+    assert not allows(ANN, Privilege.READ_FILES, ())
+    assert allows(replace(ANN, grants=frozenset({"READ FILES"})), Privilege.READ_FILES, other)
+
+
 def test_a_token_for_reading_changes_nothing_even_for_an_administrator() -> None:
     caller = Caller(id="admin", name="admin", is_admin=True, is_read_only=True)
     allowed = {privilege for privilege in Privilege if allows(caller, privilege, chain())}
-    assert allowed == {Privilege.BROWSE, Privilege.READ, Privilege.FOLLOW}
+    assert allowed == {Privilege.BROWSE, Privilege.READ, Privilege.READ_FILES, Privilege.FOLLOW}
     assert "scope" in missing_grant(caller, Privilege.MODIFY, chain())
 
 

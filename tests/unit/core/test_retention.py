@@ -59,6 +59,7 @@ def test_the_floor_never_sinks_and_never_passes_a_hold() -> None:
         ("p=1/a.parquet", 1, True),
         ("compact-x/y/a.parquet", 1, True),
         ("_change_data/c.parquet", 1, True),
+        ("change-x/_change_data/c.parquet", 1, True),
         ("_delta_log/0.json", 1, False),
         ("_iceberg/m.json", 1, False),
         ("p=1/.hidden", 1, False),

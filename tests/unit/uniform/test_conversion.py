@@ -182,6 +182,30 @@ def test_a_partition_value_without_a_certain_meaning_is_refused(
         Twin(tmp_path).follow()
 
 
+def test_a_timestamp_without_a_zone_is_read_in_the_zone_that_the_owner_sets(tmp_path: Path) -> None:
+    log = Log(tmp_path, field("id", "long"), field("p", "timestamp"), by=("p",))
+    twin = Twin(tmp_path)
+
+    def found() -> list[str]:
+        twin.follow()
+        return sorted({f"{each:%d %H:%M}" for each in twin.iceberg().scan().to_arrow()["p"].to_pylist()})
+
+    twin.time_zone = "Europe/Oslo"
+    log.commit(log.file({"id": [1]}, partitionValues={"p": "2024-06-01 12:34:56"}))
+    log.commit(log.file({"id": [2]}, partitionValues={"p": "2024-01-02 12:34:56.5"}))
+    log.commit(log.file({"id": [3]}, partitionValues={"p": "2024-01-03T12:34:56Z"}))
+    assert found() == ["01 10:34", "02 11:34", "03 12:34"]
+    assert twin.restarts == 1
+    twin.time_zone = "Asia/Tokyo"
+    log.commit(log.file({"id": [4]}, partitionValues={"p": "2024-06-04 12:34:56"}))
+    assert found() == ["01 03:34", "02 03:34", "03 12:34", "04 03:34"]
+    assert twin.restarts == 2, "files of older versions are read in the new zone, too"
+    twin.time_zone = "Europe/Atlantis"
+    log.commit(log.file({"id": [5]}, partitionValues={"p": "2024-06-04 12:34:56"}))
+    with pytest.raises(Refused, match="'Europe/Atlantis', which is not the name of a time zone"):
+        twin.follow()
+
+
 # --- deletion vectors -----------------------------------------------------------------------------------
 
 

@@ -45,12 +45,19 @@ class Twin:
         self.state = LogState()
         self.made: Made | None = None
         self.restarts = 0
+        self.time_zone: str | None = None
 
     @property
     def table(self) -> Table:
         assert self.state.protocol is not None
         assert self.state.metadata is not None
-        return Table(id=TABLE_ID, root=self.root, protocol=self.state.protocol, metadata=self.state.metadata)
+        return Table(
+            id=TABLE_ID,
+            root=self.root,
+            protocol=self.state.protocol,
+            metadata=self.state.metadata,
+            time_zone=self.time_zone,
+        )
 
     def local(self, path: str) -> Path:
         return self.folder / path.removeprefix(self.root)

@@ -2,10 +2,12 @@
 
 from moorage.api.console import (
     accesses,
+    audit,
     catalogs,
     feed,
     health,
     jobs,
+    lineage,
     namespaces,
     pipelines,
     recovery,
@@ -19,11 +21,13 @@ from moorage.api.console.api import console
 
 __all__ = [
     "accesses",
+    "audit",
     "catalogs",
     "console",
     "feed",
     "health",
     "jobs",
+    "lineage",
     "namespaces",
     "pipelines",
     "recovery",

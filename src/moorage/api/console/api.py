@@ -32,6 +32,7 @@ console = Api(
         "transactions": "Several operations that are applied together or not at all.",
         "health": "The state of the server.",
         "recipients": "The recipients of shares.",
+        "audit": "What principals did, and what they were refused.",
     },
     parameters={
         "catalog": "The name of a catalog.",

@@ -73,6 +73,10 @@ class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
     job: JobInfo
     fence: str
     until_ms: Int64
+    token: Annotated[
+        str | None,
+        Meta(description="Opens only the table of the job, until the job ends; null without authentication."),
+    ] = None
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +177,7 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     errors=(InvalidInput,),
     example=Example(
         body={"worker": "worker-1", "kinds": ["audit"]},
-        answer={"job": _RUNNING, "fence": _FENCE, "until_ms": 1794737792278},
+        answer={"job": _RUNNING, "fence": _FENCE, "until_ms": 1794737792278, "token": None},
     ),
 )
 async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
@@ -182,7 +186,8 @@ async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     lease = await jobs.take(ports, call.caller, body.worker, body.kinds, wait_s=body.wait_seconds)
     if lease is None:
         return Answer.empty()
-    return Answer.json(LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms))
+    info = LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms, token=lease.token)
+    return Answer.json(info)
 
 
 @routes.post(
@@ -321,10 +326,11 @@ async def retry_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def create_table_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
-    """Enqueue `compact`, `expire` or `orphans` for a table. While such a job is open, that one is returned.
+    """Enqueue `checkpoint`, `compact`, `expire` or `orphans` for a table.
 
-    The options of `compact` are `target_file_size_mb`, `sort_by`, `zorder_by`, `where`, `purge` and `full`, those of
-    `expire` are `older_than_days` and `keep_last`, and those of `orphans` are `older_than_days` and `dry_run`.
+    While such a job is open, that one is returned. The options of `compact` are `target_file_size_mb`, `sort_by`,
+    `zorder_by`, `where`, `purge` and `full`, those of `expire` are `older_than_days` and `keep_last`, and those of
+    `orphans` are `older_than_days` and `dry_run`. A `checkpoint` has none.
     """
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     table = addresses.table(space, call.params["table"])

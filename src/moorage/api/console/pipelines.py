@@ -41,6 +41,7 @@ class FlowInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     target: str
     reads: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     file: str | None = None
     line: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
@@ -52,6 +53,7 @@ class RegisterPipeline(msgspec.Struct, frozen=True, kw_only=True):
     files: Files
     tables: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
+    sinks: Annotated[tuple[str, ...], Meta(description="The Delta and Lance tables to which it appends.")] = ()
     flows: tuple[FlowInfo, ...] = ()
     schedule: Annotated[str | None, Meta(description="When to run it: a cron expression, in UTC.")] = None
     on_change: Annotated[bool, Meta(description="Run it when a table that it reads has a new version.")] = False
@@ -64,6 +66,7 @@ class RegisterPipeline(msgspec.Struct, frozen=True, kw_only=True):
             digest="",
             tables=self.tables,
             views=self.views,
+            sinks=self.sinks,
             flows=flows,
             schedule=self.schedule,
             on_change=self.on_change,
@@ -76,6 +79,7 @@ class PipelineInfo(ObjectInfo, frozen=True, kw_only=True):
     digest: str
     tables: tuple[str, ...]
     views: tuple[str, ...]
+    sinks: tuple[str, ...]
     flows: tuple[FlowInfo, ...]
     schedule: str | None
     on_change: bool
@@ -100,13 +104,14 @@ class RunPipeline(msgspec.Struct, frozen=True, kw_only=True):
 _FILES = {SPEC: "name: daily\nstorage: file:///srv/daily\n", "daily.sql": "CREATE MATERIALIZED VIEW v AS SELECT 1"}
 _WHERE = {"catalog": "sample", "namespace": "sales"}
 _ONE = {**_WHERE, "pipeline": "daily"}
-_FLOW = {"name": "totals", "target": "totals", "reads": ["orders"], "file": "daily.py", "line": 7}
+_FLOW = {"name": "totals", "target": "totals", "reads": ["orders"], "sources": [], "file": "daily.py", "line": 7}
 EXAMPLE_PIPELINE: dict[str, Any] = EXAMPLE_NAMESPACE | {
     "kind": "pipeline",
     "name": "daily",
     "digest": digest_of(_FILES),
     "tables": [],
     "views": ["sample.sales.totals"],
+    "sinks": [],
     "flows": [_FLOW],
     "schedule": None,
     "on_change": False,
@@ -121,6 +126,7 @@ def pipeline_info(pipeline: Securable) -> PipelineInfo:
         digest=found.digest,
         tables=found.tables,
         views=found.views,
+        sinks=found.sinks,
         flows=tuple(FlowInfo(**msgspec.structs.asdict(flow)) for flow in found.flows),
         schedule=found.schedule,
         on_change=found.on_change,

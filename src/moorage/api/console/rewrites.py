@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB
 from moorage.core.errors import InvalidInput, JobNotFound, KeyReused, LeaseLost, TableNotFound, Unsupported
 from moorage.core.rewrites import OfferOutcome, RewriteMode
-from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
+from moorage.http import NO_STORE, Answer, Call, Example, Int64, NoBody, NoQuery
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep import rewrites
 
@@ -22,6 +22,7 @@ routes = console.section(tags=("upkeep",))
 
 _ID = {"table_id": EXAMPLE_TABLE["id"]}
 _FOLDER = "compact-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11/3f9a0c2be417/"
+_EXPIRED: dict[str, Any] = {"floor": 7, "files": 20, "bytes": 4096, "job": None, "log_files": 0, "held_by": []}
 _ERRORS = (InvalidInput, TableNotFound, JobNotFound, LeaseLost, Unsupported)
 
 
@@ -52,6 +53,7 @@ class NextShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     shadow: ShadowInfo | None
     waiting: WaitInfo | None
+    storage: Annotated[dict[str, str], Meta(description="Settings of Hadoop, with a key for the files of the table.")]
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,35 @@ class ExpiredInfo(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[Int64, Meta(description="The number of files that no available version needs.")]
     bytes: Int64
     job: Annotated[str | None, Meta(description="The job that will delete the files.")]
+    log_files: Annotated[Int64, Meta(description="The number of deleted files of the log.")] = 0
+    held_by: Annotated[tuple[str, ...], Meta(description="Why versions past their retention stay available.")] = ()
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint of a table."""
+
+    version: Int64
+    is_new: Annotated[bool, Meta(description="False if the version had a checkpoint already.")]
+    replayed_before: Annotated[Int64, Meta(description="How many commits a reader replayed before.")]
+    files: Annotated[Int64, Meta(description="The number of files of the table.")]
+    bytes: Annotated[Int64, Meta(description="The size of the checkpoint.")]
+
+
+class StatisticsStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to begin."""
+
+    after: Annotated[str, Meta(max_length=4096)] | None = None
+
+
+class StatisticsInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a statistics job."""
+
+    missing: Annotated[Int64, Meta(description="How many files had no statistics before this step.")]
+    files: Annotated[Int64, Meta(description="How many files have statistics now.")]
+    unreadable: Annotated[Int64, Meta(description="How many files are missing, or are not Parquet files.")]
+    version: Annotated[Int64 | None, Meta(description="The version of the table that contains the statistics.")]
+    after: Annotated[str | None, Meta(description="Where the next step begins; null if this was the last one.")]
+    waiting: WaitInfo | None
 
 
 class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +133,7 @@ class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
                 "remaining_files": 0,
             },
             "waiting": None,
+            "storage": {},
         },
     ),
 )
@@ -113,7 +145,8 @@ async def create_shadow(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     found = await rewrites.next_shadow(ports, errand_of(call, ports), call.params["table_id"])
     shadow = None if found.shadow is None else ShadowInfo(**asdict(found.shadow))
     waiting = None if found.waiting is None else WaitInfo(**asdict(found.waiting))
-    return Answer.json(NextShadowInfo(shadow=shadow, waiting=waiting))
+    info = NextShadowInfo(shadow=shadow, waiting=waiting, storage=found.storage)
+    return Answer.json(info, headers=(NO_STORE,) if found.storage else ())
 
 
 @routes.post(
@@ -149,7 +182,10 @@ async def offer_rewrite(call: Call[Offer, NoQuery], ports: Ports) -> Answer:
     stage="public_preview",
     answer=ExpiredInfo,
     errors=(*_ERRORS, KeyReused),
-    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": EXAMPLE_JOB["id"]}),
+    example=Example(
+        path=_ID,
+        answer={"floor": 7, "files": 20, "bytes": 4096, "job": EXAMPLE_JOB["id"], "log_files": 0, "held_by": []},
+    ),
 )
 async def announce_expiry(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Make the versions past the retention of the table unavailable, and enqueue the deletion of their files.
@@ -168,9 +204,58 @@ async def announce_expiry(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     answer=ExpiredInfo,
     keyed=False,
     errors=_ERRORS,
-    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": None}),
+    example=Example(
+        path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": None, "log_files": 12, "held_by": []}
+    ),
 )
 async def delete_expired(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete the files that no available version needs. The header `Moorage-Job` states a `vacuum` job."""
     result = await rewrites.delete_expired(ports, errand_of(call, ports), call.params["table_id"])
     return Answer.json(ExpiredInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/checkpoint",
+    operation="createCheckpoint",
+    summary="Write a checkpoint of a Delta table.",
+    stage="public_preview",
+    answer=CheckpointInfo,
+    keyed=False,
+    errors=_ERRORS,
+    example=Example(
+        path=_ID,
+        answer={"version": 120, "is_new": True, "replayed_before": 121, "files": 4000, "bytes": 524288},
+    ),
+)
+async def create_checkpoint(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Write a checkpoint of the newest version, or a log compaction if the options of the job say so.
+
+    The header `Moorage-Job` states a `checkpoint` job.
+    """
+    result = await rewrites.write_checkpoint(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(CheckpointInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/statistics",
+    operation="addStatistics",
+    summary="Compute the statistics of files of a Delta table that have none.",
+    stage="public_preview",
+    body=StatisticsStep,
+    answer=StatisticsInfo,
+    keyed=False,
+    errors=_ERRORS,
+    example=Example(
+        path=_ID,
+        body={"after": None},
+        answer={"missing": 40, "files": 39, "unreadable": 1, "version": 9, "after": None, "waiting": None},
+    ),
+)
+async def add_statistics(call: Call[StatisticsStep, NoQuery], ports: Ports) -> Answer:
+    """Read the footers of the next files without statistics, and commit what they state.
+
+    The files are added again with `dataChange` false. The header `Moorage-Job` states a `statistics` job.
+    """
+    result = await rewrites.add_statistics(ports, errand_of(call, ports), call.params["table_id"], call.body.after)
+    waiting = None if result.waiting is None else WaitInfo(**asdict(result.waiting))
+    return Answer.json(StatisticsInfo(**{**asdict(result), "waiting": waiting}))

@@ -30,9 +30,14 @@ class FactsInfo(msgspec.Struct, frozen=True, kw_only=True):
     deleted_rows: Int64
     delete_files: Int64
     versions_since_checkpoint: Int64 | None
+    has_own_log: Annotated[bool, Meta(description="Whether this catalog writes the log, and so its checkpoints.")]
     unpublished: Int64
     files_without_statistics: Int64
     unclustered_bytes: Int64
+    clustering_depth: Annotated[
+        float | None,
+        Meta(description="How many files a file shares values of the clustering columns with, on average."),
+    ]
     old_versions: Int64
     manifests: Int64 | None
     avoidable_manifests: Int64
@@ -91,9 +96,11 @@ _EXAMPLE: dict[str, Any] = {
         "deleted_rows": 0,
         "delete_files": 0,
         "versions_since_checkpoint": 7,
+        "has_own_log": True,
         "unpublished": 0,
         "files_without_statistics": 0,
         "unclustered_bytes": 0,
+        "clustering_depth": None,
         "old_versions": 0,
         "manifests": None,
         "avoidable_manifests": 0,

@@ -103,5 +103,9 @@ async def exchange_token(call: Call[TokenExchange, NoQuery], ports: Ports) -> An
     example=Example(),
 )
 async def logout(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Clear what a browser stores for this site. A session token ends by itself, or with the token it was made from."""
-    return Answer.empty(200, headers=((b"clear-site-data", b'"cookies", "storage"'),))
+    """Clear what a browser stores for this site, if the request has a token. A page of another site cannot send one.
+
+    A session token ends by itself, or with the token it was made from.
+    """
+    clear = (b"clear-site-data", b'"cookies", "storage"')
+    return Answer.empty(200, headers=() if call.header("authorization") is None else (clear,))

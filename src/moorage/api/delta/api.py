@@ -41,6 +41,7 @@ WIRE: ErrorTable = {
     core.Forbidden: Wire(403, "PermissionDeniedException"),
     core.TimedOut: Wire(408, "BadRequestException"),
     # Never 429: Delta 4.3 and 4.4 treat it as a broken connection.
+    core.TooManyRequests: Wire(503, "InternalServerErrorException"),
     core.Busy: Wire(503, "InternalServerErrorException"),
     core.Unavailable: Wire(503, "InternalServerErrorException"),
     core.OutcomeUnknown: Wire(500, "CommitStateUnknownException"),

@@ -10,12 +10,14 @@ from msgspec import UNSET, Meta, UnsetType
 from moorage.core.errors import InvalidInput
 from moorage.core.names import is_addressable_in_unity, require_name
 from moorage.core.securables import Kind
+from moorage.core.vended import VendedKey, VendedToken
 from moorage.formats.delta import clustering
 from moorage.formats.delta.actions import Protocol
 from moorage.formats.delta.uniform import IcebergBlock
 from moorage.http import Int64
 from moorage.usecases.catalog import addresses
 from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.credentials import FileAccess
 
 TableType = Literal["MANAGED", "EXTERNAL"]
 CredentialOperation = Literal["READ", "READ_WRITE"]
@@ -150,10 +152,28 @@ def to_wire_location(location: str | None) -> str:
     return (location or "").removesuffix("/")
 
 
-def credentials_for(location: str, operation: CredentialOperation) -> list[DeltaStorageCredential]:
+def credentials_for(access: FileAccess, operation: CredentialOperation) -> list[DeltaStorageCredential]:
+    """One entry. Delta's client refuses a config with the keys of several clouds, or with an empty session token."""
+    key = access.key
+    match key:
+        case None:
+            config = {}
+        case VendedKey():
+            config = {
+                "s3.access-key-id": key.access_key_id,
+                "s3.secret-access-key": key.secret_access_key,
+                "s3.session-token": key.session_token,
+            }
+        case VendedToken():
+            config = {"gcs.oauth-token": key.token}
+        case _:
+            config = {"azure.sas-token": key.sas_token}
     return [
         DeltaStorageCredential(
-            prefix=to_wire_location(location), operation=operation, config={}, expiration_time_ms=None
+            prefix=to_wire_location(access.location),
+            operation=operation,
+            config=config,
+            expiration_time_ms=None if key is None else key.expires_at_ms,
         )
     ]
 

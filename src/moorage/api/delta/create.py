@@ -33,8 +33,9 @@ from moorage.core.securables import Securable
 from moorage.formats.delta.contract import CHECKPOINT_POLICY, DELTA_API_TERMS, NOT_WITH_ICEBERG_V2, TABLE_ID
 from moorage.formats.delta.schema import parse_wire_schema
 from moorage.formats.delta.staging import staging_terms
-from moorage.http import Answer, Call, Example, Int64, NoQuery
+from moorage.http import NO_STORE, Answer, Call, Example, Int64, NoQuery
 from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.credentials import FileAccess, for_changed
 from moorage.usecases.delta.external import Description, create_described_table
 from moorage.usecases.delta.tables import NewTable, create_managed_table, stage_table
 from moorage.usecases.delta.updates import LoadedTable, to_stated_metadata
@@ -78,12 +79,12 @@ class DeltaStagingTableResponse(msgspec.Struct, frozen=True, kw_only=True, renam
     suggested_properties: dict[str, str | None]
 
 
-def _staging_response(table_id: str, location: str) -> dict[str, Any]:
+def _staging_response(table_id: str, access: FileAccess) -> dict[str, Any]:
     return {
         "table-id": table_id,
         "table-type": "MANAGED",
-        "location": to_wire_location(location),
-        "storage-credentials": msgspec.to_builtins(credentials_for(location, "READ_WRITE")),
+        "location": to_wire_location(access.location),
+        "storage-credentials": msgspec.to_builtins(credentials_for(access, "READ_WRITE")),
         **msgspec.to_builtins(staging_terms(table_id)),
     }
 
@@ -96,14 +97,15 @@ def _staging_response(table_id: str, location: str) -> dict[str, Any]:
     answer=DeltaStagingTableResponse,
     errors=(InvalidInput, NameTaken, CatalogNotFound, NamespaceNotFound),
     example=Example(
-        path=EXAMPLE_SCHEMA, body={"name": "visits"}, answer=_staging_response(EXAMPLE_ID, EXAMPLE_LOCATION)
+        path=EXAMPLE_SCHEMA, body={"name": "visits"}, answer=_staging_response(EXAMPLE_ID, FileAccess(EXAMPLE_LOCATION))
     ),
 )
 async def create_staging_table(call: Call[DeltaCreateStagingTableRequest, NoQuery], ports: Ports) -> Answer:
     """Reserve an id and a location. Write the first commit there, then create the table. Unused, it expires."""
     address = new_table_at(call.params, call.body.name)
     staged = await stage_table(ports, errand_of(call, ports), address)
-    return Answer.json(_staging_response(staged.id, staged.doc.location or ""))
+    access = await for_changed(ports, staged.locations)
+    return Answer.json(_staging_response(staged.id, access), headers=(NO_STORE,))
 
 
 class DeltaCreateTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):

@@ -18,10 +18,11 @@ from moorage.api.delta.bodies import (
     table_at,
 )
 from moorage.api.delta.load import MISSING
-from moorage.core.errors import InvalidInput, TableNotFound, Unsupported
-from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.core.errors import InvalidInput, TableNotFound, Unavailable, Unsupported
+from moorage.http import NO_STORE, Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import credentials
-from moorage.usecases.delta.tables import staging_location_of
+from moorage.usecases.catalog.credentials import FileAccess
+from moorage.usecases.delta.tables import staging_access
 from moorage.usecases.delta.updates import load_delta_table
 from moorage.usecases.ports import Ports
 
@@ -41,12 +42,13 @@ class PathCredentialsQuery(msgspec.Struct, frozen=True, kw_only=True):
     operation: Annotated[CredentialOperation, Meta(description="READ_WRITE if files will be written.")]
 
 
-def _answer(location: str, operation: CredentialOperation) -> Answer:
-    return Answer.json(DeltaCredentialsResponse(storage_credentials=credentials_for(location, operation)))
+def _answer(access: FileAccess, operation: CredentialOperation) -> Answer:
+    body = DeltaCredentialsResponse(storage_credentials=credentials_for(access, operation))
+    return Answer.json(body, headers=(NO_STORE,))
 
 
-_READ = {"storage-credentials": msgspec.to_builtins(credentials_for(EXAMPLE_LOCATION, "READ"))}
-_WRITE = {"storage-credentials": msgspec.to_builtins(credentials_for(EXAMPLE_LOCATION, "READ_WRITE"))}
+_READ = {"storage-credentials": msgspec.to_builtins(credentials_for(FileAccess(EXAMPLE_LOCATION), "READ"))}
+_WRITE = {"storage-credentials": msgspec.to_builtins(credentials_for(FileAccess(EXAMPLE_LOCATION), "READ_WRITE"))}
 
 
 @routes.get(
@@ -55,7 +57,7 @@ _WRITE = {"storage-credentials": msgspec.to_builtins(credentials_for(EXAMPLE_LOC
     summary="Get credentials for a table.",
     query=TableCredentialsQuery,
     answer=DeltaCredentialsResponse,
-    errors=(InvalidInput, Unsupported, *MISSING),
+    errors=(InvalidInput, Unsupported, Unavailable, *MISSING),
     example=Example(path=EXAMPLE_TABLE, query={"operation": "READ"}, answer=_READ),
 )
 async def get_table_credentials(call: Call[NoBody, TableCredentialsQuery], ports: Ports) -> Answer:
@@ -70,12 +72,12 @@ async def get_table_credentials(call: Call[NoBody, TableCredentialsQuery], ports
     operation="getDeltaStagingTableCredentials",
     summary="Get credentials for a staging table.",
     answer=DeltaCredentialsResponse,
-    errors=(InvalidInput, Unsupported, TableNotFound),
+    errors=(InvalidInput, Unsupported, Unavailable, TableNotFound),
     example=Example(path={"table_id": EXAMPLE_STAGING_ID}, answer=_WRITE),
 )
 async def get_staging_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Return credentials for a staging table to the caller that created it. A created table is not a staging table."""
-    return _answer(await staging_location_of(ports, call.caller, call.params["table_id"]), "READ_WRITE")
+    return _answer(await staging_access(ports, call.caller, call.params["table_id"]), "READ_WRITE")
 
 
 @routes.get(
@@ -84,13 +86,13 @@ async def get_staging_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> 
     summary="Get credentials for a folder.",
     query=PathCredentialsQuery,
     answer=DeltaCredentialsResponse,
-    errors=(InvalidInput, Unsupported),
+    errors=(InvalidInput, Unsupported, Unavailable),
     example=Example(query={"location": EXAMPLE_LOCATION, "operation": "READ_WRITE"}, answer=_WRITE),
 )
 async def get_path_credentials(call: Call[NoBody, PathCredentialsQuery], ports: Ports) -> Answer:
     """Return credentials for a folder that is not a table yet, so that a client can write one there."""
     write = call.query.operation == "READ_WRITE"
     return _answer(
-        credentials.for_path(ports, call.caller, call.query.location, write=write, field="location"),
+        await credentials.for_path(ports, call.caller, call.query.location, write=write, field="location"),
         call.query.operation,
     )

@@ -53,6 +53,7 @@ WIRE: ErrorTable = {
     core.KeyReused: Wire(422, "UnprocessableEntityException"),
     core.Unauthenticated: Wire(401, "NotAuthorizedException"),
     core.Forbidden: Wire(403, "ForbiddenException"),
+    core.TooManyRequests: Wire(429, "TooManyRequestsException"),
     core.TimedOut: Wire(408, "RequestTimeoutException"),
     core.Busy: Wire(503, "ServiceUnavailableException"),
     core.Unavailable: Wire(503, "ServiceUnavailableException"),

@@ -84,8 +84,8 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
 
 async def _refused_operations(ports: Ports) -> set[str]:
     """The operations that return only errors on this server. Files on local disk need no credentials."""
-    refused = set() if await ports.signs() else {"signRequest"}
-    vends = ports.delegation is None or await ports.vends()
+    refused = set() if await ports.stores.sign() else {"signRequest"}
+    vends = not await ports.stores.locations() or await ports.stores.vend()
     return refused if vends else {*refused, "loadCredentials"}
 
 

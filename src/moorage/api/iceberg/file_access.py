@@ -15,18 +15,17 @@ import msgspec
 from moorage.api.iceberg.bodies import Properties, StorageCredential
 from moorage.core.errors import Unavailable
 from moorage.core.locations import scheme_of
-from moorage.http import Call
+from moorage.core.vended import StoreSettings, VendedKey, VendedToken
+from moorage.http import NO_STORE, Call
 from moorage.http.answers import Header
-from moorage.usecases.iceberg.vend_credentials import Vended, vend_for_id
+from moorage.usecases.iceberg.vend_credentials import VendedTable, vend_for_id
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-NO_STORE: Header = (b"cache-control", b"no-store")
-"""For responses with credentials: no cache may keep them."""
-
 _VENDED, _SIGNED = "vended-credentials", "remote-signing"
-_SECRETS = frozenset({"s3.secret-access-key", "s3.session-token"})
+_SECRETS = ("s3.secret-access-key", "s3.session-token", "gcs.oauth2.token", "adls.sas-token")
+_EXPIRES = "expires-at"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,8 +48,12 @@ class FileAccess(NamedTuple):
     @property
     def fingerprint(self) -> bytes:
         """Differs for every other configuration. It has the id of a key, but no secret: it becomes part of an ETag."""
-        public = {name: value for name, value in self.config.items() if name not in _SECRETS}
+        public = {name: value for name, value in self.config.items() if not _is_secret(name)}
         return _encode((public, [each.prefix for each in self.credentials])) if public else b""
+
+
+def _is_secret(name: str) -> bool:
+    return name.startswith(_SECRETS) and _EXPIRES not in name
 
 
 NOTHING = FileAccess({})
@@ -64,15 +67,10 @@ async def file_access(
     If the store should issue a key, but does not, a load fails with Unavailable. A request that created the table was
     carried out and must not fail, so its response has no key then; the client gets one when it loads the table.
     """
-    if ports.delegation is None or scheme_of(location) != "s3":
+    found = None if scheme_of(location) == "file" else await ports.stores.find(location)
+    if found is None:
         return NOTHING
-    settings = ports.delegation.settings
-    store = {
-        "s3.endpoint": settings.endpoint,
-        "s3.region": settings.region,
-        "client.region": settings.region,
-        "s3.path-style-access": "true" if settings.path_style else "false",
-    }
+    store = _store_config(found.settings)
     requested = _requested(call)
     try:
         vended = await vend_for_id(ports, call.caller, id) if _VENDED in requested else None
@@ -84,12 +82,23 @@ async def file_access(
     if vended is not None:
         refresh = _path(call, table, "credentials") if len(vended.locations) == 1 else None
         return FileAccess({**store, **_key_config(vended, refresh)}, credentials_of(vended))
-    if _SIGNED in requested and await ports.signs():
+    if _SIGNED in requested and await found.signs():
         return FileAccess({**store, **_signing_config(_path(call, table, "sign"))})
     return FileAccess(store)
 
 
-def credentials_of(vended: Vended) -> tuple[StorageCredential, ...]:
+def _store_config(settings: StoreSettings | None) -> Properties:
+    if settings is None:
+        return {}
+    return {
+        "s3.endpoint": settings.endpoint,
+        "s3.region": settings.region,
+        "client.region": settings.region,
+        "s3.path-style-access": "true" if settings.path_style else "false",
+    }
+
+
+def credentials_of(vended: VendedTable) -> tuple[StorageCredential, ...]:
     """One entry per location, all with the same key."""
     config = _key_config(vended)
     return tuple(StorageCredential(prefix=each.rstrip("/"), config=config) for each in vended.locations)
@@ -107,13 +116,23 @@ def _path(call: Call[Any, Any], table: str, endpoint: str) -> str:
     return f"v1/{prefix}/namespaces/{namespace}/tables/{name}/{endpoint}"
 
 
-def _key_config(vended: Vended, refresh: str | None = None) -> Properties:
-    config = {
-        "s3.access-key-id": vended.key.access_key_id,
-        "s3.secret-access-key": vended.key.secret_access_key,
-        "s3.session-token": vended.key.session_token,
-        "s3.session-token-expires-at-ms": str(vended.key.expires_at_ms),
-    }
+def _key_config(vended: VendedTable, refresh: str | None = None) -> Properties:
+    key, expires = vended.key, str(vended.key.expires_at_ms)
+    match key:
+        case VendedKey():
+            config = {
+                "s3.access-key-id": key.access_key_id,
+                "s3.secret-access-key": key.secret_access_key,
+                "s3.session-token": key.session_token,
+                "s3.session-token-expires-at-ms": expires,
+            }
+        case VendedToken():
+            config = {"gcs.oauth2.token": key.token, "gcs.oauth2.token-expires-at": expires}
+        case _:
+            config = {
+                f"adls.sas-token.{key.account}": key.sas_token,
+                f"adls.sas-token-expires-at-ms.{key.account}": expires,
+            }
     # Java clients get their next key there. They refuse a response with the credentials of several locations.
     return config if refresh is None else {**config, "client.refresh-credentials-endpoint": refresh}
 

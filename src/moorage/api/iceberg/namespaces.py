@@ -96,7 +96,7 @@ async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: P
     address = namespace_in(call, body.namespace)
     properties = body.properties or {}
     doc = Doc(comment=properties.get(COMMENT), properties=properties)
-    root = roots.requested_root(ports.delegation, properties.get(LOCATION))
+    root = await roots.requested_root(ports.stores, properties.get(LOCATION))
     made = await roots.create_rooted(ports, keyed_errand(call, ports), address, doc, root, field="namespace")
     return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=namespace_properties(made.doc)))
 

@@ -23,7 +23,7 @@ from moorage.api.iceberg.bodies import (
     RenameTableRequest,
     TableIdentifier,
 )
-from moorage.api.iceberg.file_access import NO_STORE, credentials_of, file_access
+from moorage.api.iceberg.file_access import credentials_of, file_access
 from moorage.api.iceberg.loaded import to_answer, to_answer_if_changed
 from moorage.core.errors import (
     CatalogNotFound,
@@ -38,7 +38,7 @@ from moorage.core.errors import (
 )
 from moorage.core.names import require_name
 from moorage.core.securables import Kind
-from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.http import NO_STORE, Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.iceberg import relations as iceberg_relations

@@ -74,6 +74,7 @@ WIRE: ErrorTable = {
     core.KeyReused: Wire(400, "InvalidInput"),
     core.Unauthenticated: Wire(401, "Unauthenticated"),
     core.Forbidden: Wire(403, "PermissionDenied"),
+    core.TooManyRequests: Wire(429, "Throttling"),
     core.TimedOut: Wire(408, "ServiceUnavailable"),
     core.Busy: Wire(503, "ServiceUnavailable"),
     core.Unavailable: Wire(503, "ServiceUnavailable"),

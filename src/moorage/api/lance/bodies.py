@@ -121,6 +121,7 @@ class DescribeTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     stats: TableBasicStats | None = None
     metadata: Properties | None = None
     properties: Properties
+    storage_options: Properties | None = None
     managed_versioning: bool
     is_only_declared: bool | None = None
 

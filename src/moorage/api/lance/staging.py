@@ -10,8 +10,9 @@ from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, new_table_of
 from moorage.api.lance.bodies import EXAMPLE_LOCATION, EXAMPLE_NEW_TABLE, DeclareTableResponse, Named
 from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NamespaceNotFound, NameTaken
-from moorage.http import Answer, Call, Example
+from moorage.http import NO_STORE, Answer, Call, Example
 from moorage.usecases.lance import tables as lance_tables
+from moorage.usecases.lance.storage_options import new_storage_options
 from moorage.usecases.ports import Ports
 
 
@@ -45,4 +46,8 @@ async def stage_table(call: Call[StageTableRequest, Delimited], ports: Ports) ->
     """
     address = new_table_of(call, call.body.id)
     location = await lance_tables.stage_table(ports, errand_of(call, ports), address, location=call.body.location)
-    return Answer.json(DeclareTableResponse(location=location, properties={}, managed_versioning=True))
+    # A location of the caller's own choice is checked for its privileges when the table is declared, not before.
+    is_assigned = ports.roots.contain(f"{location}/")
+    options = await new_storage_options(ports, (f"{location}/",), vend=None) if is_assigned else None
+    body = DeclareTableResponse(location=location, storage_options=options, properties={}, managed_versioning=True)
+    return Answer.json(body, headers=(NO_STORE,))

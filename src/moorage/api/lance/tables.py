@@ -30,17 +30,19 @@ from moorage.core.errors import (
     PlaceTaken,
     SecurableNotFound,
     TableNotFound,
+    Unavailable,
     VersionNotFound,
 )
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.lance.manifests import require_branch
 from moorage.formats.lance.statistics import TableContents
-from moorage.http import Answer, Call, Example
+from moorage.http import NO_STORE, Answer, Call, Example
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.lance import description as lance_description
 from moorage.usecases.lance import tables as lance_tables
 from moorage.usecases.lance.lookup import client_location, find_table
+from moorage.usecases.lance.storage_options import new_storage_options, storage_options
 from moorage.usecases.lance.versions import describe_version
 from moorage.usecases.ports import Ports
 
@@ -74,18 +76,22 @@ class DescribeTableQuery(Delimited, frozen=True, kw_only=True):
     ),
 )
 async def declare_table(call: Call[DeclareTableRequest, Delimited], ports: Ports) -> Answer:
-    """Create a table with a location and without a version. Files on a local disk need no credentials."""
+    """Create a table with a location and without a version. The storage options open its files."""
     body = call.body
     address = new_table_of(call, body.id)
     made = await lance_tables.declare_table(
         ports, errand_of(call, ports), address, location=body.location, properties=body.properties or {}
     )
-    return Answer.json(declare_response(made))
+    options = await new_storage_options(ports, made.locations, vend=body.vend_credentials)
+    return Answer.json(declare_response(made, options), headers=(NO_STORE,))
 
 
-def declare_response(table: Securable) -> DeclareTableResponse:
+def declare_response(table: Securable, options: dict[str, str] | None = None) -> DeclareTableResponse:
     return DeclareTableResponse(
-        location=client_location(table), properties=table.doc.properties, managed_versioning=True
+        location=client_location(table),
+        storage_options=options,
+        properties=table.doc.properties,
+        managed_versioning=True,
     )
 
 
@@ -98,7 +104,7 @@ def declare_response(table: Securable) -> DeclareTableResponse:
     body_required=False,
     answer=DescribeTableResponse,
     mutation=False,
-    errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING_TABLE),
+    errors=(InvalidInput, SecurableNotFound, VersionNotFound, Unavailable, *MISSING_TABLE),
     example=Example(
         path={"id": "sample$sales$documents"},
         query={"check_declared": True},
@@ -116,7 +122,7 @@ def declare_response(table: Securable) -> DeclareTableResponse:
     ),
 )
 async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], ports: Ports) -> Answer:
-    """Get a table's location and version. The catalog manages its versions."""
+    """Get a table's location and version, and a key for its files. The catalog manages its versions."""
     body, query = call.body, call.query
     found = await lance_description.describe_table(
         ports,
@@ -128,6 +134,7 @@ async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], p
         detailed=bool(query.load_detailed_metadata or body.load_detailed_metadata),
     )
     table, contents = found.chain[-1], found.contents
+    options = await storage_options(ports, call.caller, found.chain, vend=body.vend_credentials)
     return Answer.json(
         DescribeTableResponse(
             table=table.name,
@@ -139,9 +146,11 @@ async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], p
             stats=None if contents is None else _stats(contents),
             metadata=None if contents is None else contents.metadata,
             properties=table.doc.properties,
+            storage_options=options,
             managed_versioning=True,
             is_only_declared=table.head is None if query.check_declared or body.check_declared else None,
-        )
+        ),
+        headers=(NO_STORE,) if options else (),
     )
 
 

@@ -47,6 +47,7 @@ WIRE: ErrorTable = {
     core.KeyReused: Wire(422, INVALID),
     core.Unauthenticated: Wire(401, "UNAUTHENTICATED"),
     core.Forbidden: Wire(403, "PERMISSION_DENIED"),
+    core.TooManyRequests: Wire(429, "REQUEST_LIMIT_EXCEEDED"),
     core.TimedOut: Wire(408, "REQUEST_TIMEOUT"),
     # Clients repeat a request after 429 and 5xx, and give up after every other status.
     core.Busy: Wire(429, "REQUEST_LIMIT_EXCEEDED"),

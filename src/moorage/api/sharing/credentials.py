@@ -8,6 +8,7 @@ from moorage.api.sharing.api import sharing
 from moorage.api.sharing.listings import json_answer
 from moorage.api.sharing.tables import ERRORS, EXAMPLE_TABLE, TABLE, malformed, record, table_of
 from moorage.core.errors import Unavailable
+from moorage.core.vended import Vended, VendedKey, VendedSas, VendedToken
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.directory_access import vend_folder
@@ -30,11 +31,25 @@ class AwsTempCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="came
     session_token: str
 
 
-class TemporaryCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A key that reads one folder until it expires."""
+class GcpOauthToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A token of Google Cloud."""
+
+    oauth_token: str
+
+
+class AzureUserDelegationSas(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A shared access signature of Azure."""
+
+    sas_token: str
+
+
+class TemporaryCredentials(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A key that reads one folder until it expires. It is for one cloud."""
 
     location: str
-    aws_temp_credentials: AwsTempCredentials
+    aws_temp_credentials: AwsTempCredentials | None = None
+    gcp_oauth_token: GcpOauthToken | None = None
+    azure_user_delegation_sas: AzureUserDelegationSas | None = None
     expiration_time: int
 
 
@@ -79,16 +94,22 @@ async def generate_credential(call: Call[TemporaryTableCredentialRequest, NoQuer
     stated = call.body.location or call.body.auxiliary_location
     location, key = await vend_folder(ports, shared, stated)
     record(call, ports, shared)
-    return json_answer(
-        TemporaryTableCredential(
-            credentials=TemporaryCredentials(
-                location=location,
-                aws_temp_credentials=AwsTempCredentials(
-                    access_key_id=key.access_key_id,
-                    secret_access_key=key.secret_access_key,
-                    session_token=key.session_token,
-                ),
-                expiration_time=key.expires_at_ms,
+    return json_answer(TemporaryTableCredential(credentials=_to_wire(location, key)))
+
+
+def _to_wire(location: str, key: Vended) -> TemporaryCredentials:
+    expires = key.expires_at_ms
+    match key:
+        case VendedKey():
+            aws = AwsTempCredentials(
+                access_key_id=key.access_key_id,
+                secret_access_key=key.secret_access_key,
+                session_token=key.session_token,
             )
-        )
-    )
+            return TemporaryCredentials(location=location, aws_temp_credentials=aws, expiration_time=expires)
+        case VendedToken():
+            token = GcpOauthToken(oauth_token=key.token)
+            return TemporaryCredentials(location=location, gcp_oauth_token=token, expiration_time=expires)
+        case VendedSas():
+            sas = AzureUserDelegationSas(sas_token=key.sas_token)
+            return TemporaryCredentials(location=location, azure_user_delegation_sas=sas, expiration_time=expires)

@@ -22,7 +22,6 @@ routes = sharing.section(tags=("shared files",))
 _HEADERS: Final[tuple[Header, ...]] = (
     (b"content-type", b"application/octet-stream"),
     (b"accept-ranges", b"bytes"),
-    (b"x-content-type-options", b"nosniff"),
     (b"content-disposition", b"attachment"),
     (b"content-security-policy", b"sandbox"),
     (b"cache-control", b"private, no-store"),

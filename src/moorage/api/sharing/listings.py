@@ -16,7 +16,7 @@ from moorage.http.inputs import Int64
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing import granted
 from moorage.usecases.sharing.accesses import record_access
-from moorage.usecases.sharing.recipients import Recipient, as_recipient
+from moorage.usecases.sharing.recipients import as_recipient
 from moorage.usecases.sharing.shared_tables import SharedTable
 from moorage.usecases.sharing.table_heads import access_modes
 
@@ -104,11 +104,9 @@ def json_answer(value: Any) -> Answer:
     return Answer(200, _encode(value), (JSON,))
 
 
-def _recipient(call: Call[Any, Any], ports: Ports) -> Recipient:
-    """The recipient that lists something, which is recorded in the audit."""
-    recipient = as_recipient(call.caller)
-    record_access(ports, recipient, call.route.operation, share=call.params.get("share"))
-    return recipient
+def _record(call: Call[Any, Any], ports: Ports) -> None:
+    """Record in the audit that the recipient listed something. A refused request is recorded by the server."""
+    record_access(ports, as_recipient(call.caller), call.route.operation, share=call.params.get("share"))
 
 
 def _share(share: Securable) -> Share:
@@ -161,8 +159,9 @@ _TABLE = {
 )
 async def list_shares(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
     """List the shares that were granted to the recipient, ordered by name."""
-    recipient = _recipient(call, ports)
+    recipient = as_recipient(call.caller)
     page = await granted.list_shares(ports, recipient, token=call.query.page_token, limit=call.query.limit)
+    _record(call, ports)
     items = tuple(_share(share) for share in page.shares)
     return json_answer(ListSharesResponse(items=items, next_page_token=page.next_token))
 
@@ -177,7 +176,8 @@ async def list_shares(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
 )
 async def get_share(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Get one share of the recipient. A share that was not granted is answered like one that does not exist."""
-    share = await granted.find_share(ports, _recipient(call, ports), call.params["share"])
+    share = await granted.find_share(ports, as_recipient(call.caller), call.params["share"])
+    _record(call, ports)
     return json_answer(GetShareResponse(share=_share(share)))
 
 
@@ -194,11 +194,12 @@ async def list_schemas(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
     """List the schemas of a share, ordered by name."""
     page = await granted.list_schemas(
         ports,
-        _recipient(call, ports),
+        as_recipient(call.caller),
         call.params["share"],
         token=call.query.page_token,
         limit=call.query.limit,
     )
+    _record(call, ports)
     items = tuple(Schema(name=name, share=page.share.name) for name in page.schemas)
     return json_answer(ListSchemasResponse(items=items, next_page_token=page.next_token))
 
@@ -216,12 +217,13 @@ async def list_tables(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
     """List the tables of one schema of a share, ordered by name."""
     page = await granted.list_tables(
         ports,
-        _recipient(call, ports),
+        as_recipient(call.caller),
         call.params["share"],
         call.params["schema"],
         token=call.query.page_token,
         limit=call.query.limit,
     )
+    _record(call, ports)
     return await _tables(ports, page)
 
 
@@ -238,9 +240,10 @@ async def list_all_tables(call: Call[NoBody, PageQuery], ports: Ports) -> Answer
     """List the tables of all schemas of a share, ordered by schema and name."""
     page = await granted.list_all_tables(
         ports,
-        _recipient(call, ports),
+        as_recipient(call.caller),
         call.params["share"],
         token=call.query.page_token,
         limit=call.query.limit,
     )
+    _record(call, ports)
     return await _tables(ports, page)

@@ -18,11 +18,7 @@ from moorage.usecases.sharing.profiles import Profile
 
 routes = unity.section(tags=("recipients",))
 
-_HEADERS: Final[tuple[Header, ...]] = (
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-)
+_HEADERS: Final[tuple[Header, ...]] = ((b"cache-control", b"no-store"),)
 _HTML: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"),

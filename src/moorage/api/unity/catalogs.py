@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
-from moorage.api.unity.names import address_of, new_address, require_addressable
+from moorage.api.unity.names import address_of, new_address, require_new_name
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -95,7 +95,7 @@ def revision_of(body: UpdateContainer) -> Revision:
         comment=body.comment,
         properties=body.properties or None,
         owner=body.owner,
-        new_name=None if body.new_name is None else require_addressable(body.new_name, "new_name"),
+        new_name=require_new_name(body.new_name),
     )
 
 

@@ -1,4 +1,4 @@
-"""Temporary credentials for files. Files on local disk need only the URL."""
+"""Temporary credentials for files: each opens one folder. Files on local disk need only the URL."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from moorage.core.errors import (
     NamespaceNotFound,
     SecurableNotFound,
     TableNotFound,
+    Unavailable,
     Unsupported,
 )
 from moorage.core.securables import Kind
-from moorage.http import Answer, Call, Example, NoQuery
+from moorage.core.vended import VendedKey, VendedToken
+from moorage.http import NO_STORE, Answer, Call, Example, NoQuery
 from moorage.usecases.catalog import credentials
-from moorage.usecases.delta.credentials import location_for_older_families
+from moorage.usecases.catalog.credentials import FileAccess
+from moorage.usecases.delta.credentials import access_for_older_families
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("credentials",))
@@ -34,6 +37,9 @@ class AwsCredentials(msgspec.Struct, frozen=True, kw_only=True):
     access_key_id: str
     secret_access_key: str
     session_token: str
+    endpoint: Annotated[str | None, Meta(description="The address of the store.")] = None
+    region: Annotated[str | None, Meta(description="The region of the store.")] = None
+    path_style: Annotated[bool | None, Meta(description="Whether the bucket is the first part of the path.")] = None
 
 
 class AzureUserDelegationSAS(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +104,28 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-def _credentials_answer(location: str) -> Answer:
-    return Answer.json(TemporaryCredentials(url=to_wire_location(location)))
+def _answer(access: FileAccess) -> Answer:
+    url, key, store = to_wire_location(access.location), access.key, access.store
+    match key:
+        case None:
+            return Answer.json(TemporaryCredentials(url=url))
+        case VendedKey():
+            aws = AwsCredentials(
+                access_key_id=key.access_key_id,
+                secret_access_key=key.secret_access_key,
+                session_token=key.session_token,
+                endpoint=None if store is None else store.endpoint,
+                region=None if store is None else store.region,
+                path_style=None if store is None else store.path_style,
+            )
+            found = TemporaryCredentials(url=url, aws_temp_credentials=aws, expiration_time=key.expires_at_ms)
+        case VendedToken():
+            token = GcpOauthToken(oauth_token=key.token)
+            found = TemporaryCredentials(url=url, gcp_oauth_token=token, expiration_time=key.expires_at_ms)
+        case _:
+            sas = AzureUserDelegationSAS(sas_token=key.sas_token)
+            found = TemporaryCredentials(url=url, azure_user_delegation_sas=sas, expiration_time=key.expires_at_ms)
+    return Answer.json(found, headers=(NO_STORE,))
 
 
 @routes.post(
@@ -108,14 +134,14 @@ def _credentials_answer(location: str) -> Answer:
     summary="Generate temporary credentials for a table.",
     body=GenerateTemporaryTableCredential,
     answer=TemporaryCredentials,
-    errors=(InvalidInput, TableNotFound, Unsupported),
+    errors=(InvalidInput, TableNotFound, Unsupported, Unavailable),
     mutation=False,
     example=Example(body={"table_id": EXAMPLE_ID, "operation": "READ"}, answer=_EXAMPLE),
 )
 async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports: Ports) -> Answer:
     """Return credentials for the files of a table, which is identified by its id."""
     write = call.body.operation == "READ_WRITE"
-    return _credentials_answer(await location_for_older_families(ports, call.caller, call.body.table_id, write=write))
+    return _answer(await access_for_older_families(ports, call.caller, call.body.table_id, write=write))
 
 
 @routes.post(
@@ -124,14 +150,14 @@ async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports
     summary="Generate temporary credentials for a folder.",
     body=GenerateTemporaryPathCredential,
     answer=TemporaryCredentials,
-    errors=(InvalidInput, Unsupported),
+    errors=(InvalidInput, Unsupported, Unavailable),
     mutation=False,
     example=Example(body={"url": "file:///data/orders", "operation": "PATH_READ"}, answer=_EXAMPLE),
 )
 async def for_path(call: Call[GenerateTemporaryPathCredential, NoQuery], ports: Ports) -> Answer:
     """Return credentials for a folder, for a client that will register its content."""
-    write = call.body.operation != "PATH_READ"
-    return _credentials_answer(credentials.for_path(ports, call.caller, call.body.url, write=write))
+    write, creates = call.body.operation != "PATH_READ", call.body.operation == "PATH_CREATE_TABLE"
+    return _answer(await credentials.for_path(ports, call.caller, call.body.url, write=write, creates=creates))
 
 
 @routes.post(
@@ -140,14 +166,14 @@ async def for_path(call: Call[GenerateTemporaryPathCredential, NoQuery], ports: 
     summary="Generate temporary credentials for a volume.",
     body=GenerateTemporaryVolumeCredential,
     answer=TemporaryCredentials,
-    errors=(InvalidInput, SecurableNotFound, Unsupported),
+    errors=(InvalidInput, SecurableNotFound, Unsupported, Unavailable),
     mutation=False,
     example=Example(body={"volume_id": EXAMPLE_VOLUME_ID, "operation": "READ_VOLUME"}, answer=_EXAMPLE),
 )
 async def for_volume(call: Call[GenerateTemporaryVolumeCredential, NoQuery], ports: Ports) -> Answer:
     """Return credentials for the files of a volume, which is identified by its id."""
     write = call.body.operation == "WRITE_VOLUME"
-    return _credentials_answer(await credentials.for_volume(ports, call.caller, call.body.volume_id, write=write))
+    return _answer(await credentials.for_volume(ports, call.caller, call.body.volume_id, write=write))
 
 
 @routes.post(
@@ -156,7 +182,7 @@ async def for_volume(call: Call[GenerateTemporaryVolumeCredential, NoQuery], por
     summary="Generate temporary credentials for a version of a model.",
     body=GenerateTemporaryModelVersionCredential,
     answer=TemporaryCredentials,
-    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, SecurableNotFound, Unsupported),
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, SecurableNotFound, Unsupported, Unavailable),
     mutation=False,
     example=Example(
         body={
@@ -174,6 +200,4 @@ async def for_model_version(call: Call[GenerateTemporaryModelVersionCredential, 
     body = call.body
     address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
     write = body.operation == "READ_WRITE_MODEL_VERSION"
-    return _credentials_answer(
-        await credentials.for_model_version(ports, call.caller, address, body.version, write=write)
-    )
+    return _answer(await credentials.for_model_version(ports, call.caller, address, body.version, write=write))

@@ -51,6 +51,11 @@ def require_addressable(name: str, field: str = "name") -> str:
     return name
 
 
+def require_new_name(name: str | None) -> str | None:
+    """The new name in an update; None keeps the name."""
+    return None if name is None else require_addressable(name, "new_name")
+
+
 def _require_visible(address: Address) -> Address:
     """Treat an object whose name Unity cannot address as missing."""
     for depth, name in enumerate(address.path, 1):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from moorage.api.unity.names import address_in, require_addressable
+from moorage.api.unity.names import address_in, require_new_name
 from moorage.api.unity.shapes import Name, SchemaPaging, Text
 from moorage.core.callers import Caller
 from moorage.core.revisions import Revision
@@ -24,7 +24,7 @@ class ObjectUpdate(msgspec.Struct, frozen=True, kw_only=True):
     new_name: Name | None = None
 
     def revision(self) -> Revision:
-        new_name = None if self.new_name is None else require_addressable(self.new_name, "new_name")
+        new_name = require_new_name(self.new_name)
         return Revision(comment=self.comment, owner=self.owner, new_name=new_name)
 
 

@@ -13,7 +13,7 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.names import require_path
 from moorage.core.securables import Grants, Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import IN_METASTORE, Address
 from moorage.usecases.identity import grants
 from moorage.usecases.identity.grants import GrantChange
 from moorage.usecases.ports import Ports
@@ -28,6 +28,9 @@ _KINDS = {
     "volume": Kind.VOLUME,
     "function": Kind.FUNCTION,
     "registered_model": Kind.MODEL,
+    "pipeline": Kind.PIPELINE,
+    "credential": Kind.CREDENTIAL,
+    "external_location": Kind.EXTERNAL_LOCATION,
     "share": Kind.SHARE,
     "recipient": Kind.RECIPIENT,
 }
@@ -109,7 +112,7 @@ def _target(call: Call[Any, Any]) -> Address | None:
     if kind is Kind.METASTORE:
         return None
     full_name = call.params["full_name"]
-    levels = {Kind.CATALOG: 1, Kind.NAMESPACE: 2, Kind.SHARE: 1, Kind.RECIPIENT: 1}.get(kind, 3)
+    levels = 1 if kind in IN_METASTORE else {Kind.CATALOG: 1, Kind.NAMESPACE: 2}.get(kind, 3)
     path = tuple(full_name.split(".")) if levels > 1 else (full_name,)
     if len(path) < levels:  # more: a namespace in a namespace, which only other APIs can create
         raise InvalidInput(f"full_name {full_name!r} has fewer than {levels} names", field="full_name")

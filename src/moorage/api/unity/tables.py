@@ -14,8 +14,9 @@ from moorage.api.unity.api import name_taken_answer, unity
 from moorage.api.unity.clients import Client, client_of
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
-from moorage.api.unity.names import address_of, new_address, require_addressable
+from moorage.api.unity.names import address_of, new_address, require_new_name
 from moorage.api.unity.objects import answer_with_info, page_of_schema
+from moorage.api.unity.policies import require_no_policies
 from moorage.api.unity.shapes import NOTHING, Nothing, SchemaPaging, only_addressable
 from moorage.api.unity.table_bodies import CreateTable, DependencyList, ListTablesResponse, TableInfo, UpdateTable
 from moorage.api.unity.table_info import (
@@ -89,6 +90,7 @@ async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer
 
     A taken name is a 400 for a managed table, as the specification requires, and a 409 for the others.
     """
+    require_no_policies(call.raw_body)
     if call.body.table_type == "MANAGED":
         return await create_managed(call, ports)
     # The client sent the format, so it can decode it.
@@ -257,18 +259,19 @@ def _can_read(client: Client, relation: Securable) -> bool:
     stage="public_preview",
     body=UpdateTable,
     answer=TableInfo,
-    errors=(InvalidInput, NameTaken, *_MISSING),
+    errors=(InvalidInput, NameTaken, Unsupported, *_MISSING),
     example=Example(path=_ORDERS, body={"retention_days": 30}, answer=EXAMPLE_TABLE | {"retention_days": 30}),
 )
 async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer:
     """Change the comment, owner, name or retention, and the properties of a table without a log."""
+    require_no_policies(call.raw_body)
     body = call.body
     address = address_of(Kind.TABLE, call.params["full_name"])
     revision = Revision(
         comment=body.comment,
         owner=body.owner,
         properties=body.properties or None,
-        new_name=None if body.new_name is None else require_addressable(body.new_name, "new_name"),
+        new_name=require_new_name(body.new_name),
         details={} if body.retention_days is UNSET else {RETENTION_DAYS: body.retention_days},
     )
     revised = await relations.revise_table(ports, errand_of(call, ports), address, revision)

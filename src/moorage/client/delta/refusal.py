@@ -36,7 +36,10 @@ def require_writable(features: list[str], configuration: dict[str, str], fields:
     """Raise TableRefused if a plain Parquet file could break a rule of the table."""
     reason = next(_reasons(features, configuration, fields), None)
     if reason is not None:
-        raise TableRefused(f"format('moorage') cannot write this table: {reason}. Write it with Delta's own writer")
+        raise TableRefused(
+            f"format('moorage') cannot write this table: {reason}. Append with Delta's own writer: "
+            "moorage.client.spark.DeltaTable(spark, name).append(rows), in a stream by foreachBatch"
+        )
 
 
 def require_readable(features: list[str], configuration: dict[str, str]) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moorage.client.delta.data_files import write_files
+from moorage.client.delta.keys import is_in_object_store
 from moorage.client.delta.locations import Storage
 from moorage.client.delta.reading import read_rows
 from moorage.client.delta.refusal import require_readable, require_writable
@@ -56,6 +57,13 @@ class DeltaOptions(msgspec.Struct, frozen=True, kw_only=True):
     def tables(self) -> DeltaTables:
         return DeltaTables(self.url, token=self.token, storage=self.storage)
 
+    def storage_for(self, table_id: str, location: str, *, write: bool) -> Storage:
+        """How a task reaches the files. Every task asks anew, because temporary keys expire."""
+        if self.storage or not is_in_object_store(location):
+            return self.storage
+        with self.tables() as tables:
+            return tables.storage_for(table_id, location, write=write)
+
     def transaction(self) -> Transaction | None:
         if self.app_id is None and self.app_version is None:
             return None
@@ -83,7 +91,7 @@ class DeltaReader(DataSourceReader):
             require_readable(state.protocol.reader_features, state.configuration)
             self._files = list(tables.files(options.table, state))
         self._location, self._partition_columns = state.location, state.partition_columns
-        self._storage, self._schema = options.storage, arrow_schema(schema)
+        self._table_id, self._options, self._schema = state.table_id, options, arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
         tasks: list[InputPartition] = []
@@ -97,8 +105,9 @@ class DeltaReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FilesPartition)  # noqa: S101  Spark passes what `partitions` returned
+        storage = self._options.storage_for(self._table_id, self._location, write=False)
         for file in partition.files:
-            yield from read_rows(self._location, file, self._schema, self._partition_columns, self._storage)
+            yield from read_rows(self._location, file, self._schema, self._partition_columns, storage)
 
 
 class Written(WriterCommitMessage):
@@ -164,7 +173,7 @@ class _Target:
             self.arrow,
             self.partition_columns,
             self.location,
-            storage=self.options.storage,
+            storage=self.options.storage_for(self.table_id, self.location, write=True),
             compression=self.compression,
         )
         return Written([json.dumps(add) for add in adds])

@@ -7,16 +7,20 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import httpx
 import msgspec
 
+from moorage.client.delta.keys import storage_for
 from moorage.client.delta.locations import Storage, put_file
 from moorage.client.delta.refusal import TableRefused, require_writable
 from moorage.client.errors import ClientError
 from moorage.client.transport import Transport, address, refusal
 from moorage.core.errors import Advice
+
+if TYPE_CHECKING:
+    from moorage.client.delta.shadows import Shadows
 
 _API: Final = "/api/2.1/unity-catalog/delta/v1/catalogs"
 _TRIES: Final = 20
@@ -97,6 +101,13 @@ class DeltaTables:
         self._transport = Transport(url, refused=_decode_error, token=token)
         self._storage = storage or {}
 
+    @property
+    def shadows(self) -> Shadows:
+        """For changes of rows by Delta's own statements."""
+        from moorage.client.delta.shadows import Shadows
+
+        return Shadows(self._transport)
+
     def close(self) -> None:
         self._transport.close()
 
@@ -107,6 +118,10 @@ class DeltaTables:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def storage_for(self, table_id: str, location: str, *, write: bool = True) -> Storage:
+        """How to reach the files of a table: as the caller said, with its own keys, or with keys of the server."""
+        return self._storage or storage_for(self._transport, table_id, location, write=write)
 
     def state(
         self,
@@ -121,7 +136,7 @@ class DeltaTables:
         """The table at a version or time, by default the newest, with up to 10,000 of its files."""
         query = {"version": version, "timestamp_ms": timestamp_ms, "app_id": app_id, "limit": files, "offset": offset}
         given = {key: str(value) for key, value in query.items() if value is not None}
-        return self._transport.read(f"{_table(name)}/files", TableState, given)
+        return self._transport.read(f"{table_path(name)}/files", TableState, given)
 
     def find(self, name: str) -> TableState | None:
         """The table without its files, or None if it does not exist."""
@@ -186,7 +201,9 @@ class DeltaTables:
             *_transaction_actions(transaction, at_ms),
             *({"add": add} for add in adds),
         ]
-        put_file(new.location, f"_delta_log/{0:020}.json", _lines(actions), self._storage)
+        put_file(
+            new.location, f"_delta_log/{0:020}.json", _lines(actions), self.storage_for(new.table_id, new.location)
+        )
         body = {
             "name": table,
             "location": new.location,
@@ -270,7 +287,8 @@ class DeltaTables:
         ]
         version, data = state.version + 1, _lines(actions)
         file_name = f"{version:020}.{uuid.uuid4()}.json"
-        put_file(state.location, f"_delta_log/_staged_commits/{file_name}", data, self._storage)
+        storage = self.storage_for(state.table_id, state.location)
+        put_file(state.location, f"_delta_log/_staged_commits/{file_name}", data, storage)
         staged = {
             "version": version,
             "timestamp": at_ms,
@@ -282,7 +300,7 @@ class DeltaTables:
             "requirements": [{"type": "assert-table-uuid", "uuid": state.table_id}],
             "updates": [{"action": "add-commit", "commit": staged}],
         }
-        self._transport.change("POST", _table(name), dict, body=body)
+        self._transport.change("POST", table_path(name), dict, body=body)
 
 
 def split_name(name: str) -> tuple[str, str, str]:
@@ -297,7 +315,8 @@ def _schema(catalog: str, schema: str) -> str:
     return f"{_API}{address(catalog)}/schemas{address(schema)}"
 
 
-def _table(name: str) -> str:
+def table_path(name: str) -> str:
+    """The path of a table in the Delta API."""
     catalog, schema, table = split_name(name)
     return f"{_schema(catalog, schema)}/tables{address(table)}"
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -40,6 +42,8 @@ TABLE_FORMATS: Final = (
     Jar("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
     Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
 )
+INPUT_FORMATS: Final = (Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),)
+"""PySpark reads CSV, JSON, Parquet and text by itself. Avro is a module of its own, of the same line as PySpark."""
 S3: Final = (
     # The version of Hadoop in PySpark. It asks for a bundle of 641 MB; these modules of the same SDK take 17 MB.
     Jar("org.apache.hadoop", "hadoop-aws", "3.4.2"),
@@ -49,7 +53,7 @@ S3: Final = (
         for name in ("s3", "s3-transfer-manager", "sts", "kms", "apache-client", "netty-nio-client")
     ),
 )
-ALL: Final = TABLE_FORMATS + S3
+ALL: Final = TABLE_FORMATS + INPUT_FORMATS + S3
 
 _SETTINGS: Final = """<ivysettings><settings defaultResolver="central"/>
 <resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>
@@ -67,6 +71,19 @@ def fetch_jars(settings: SparkSettings = SparkSettings()) -> list[Path]:  # noqa
     if not found:
         raise SparkUnavailable(f"the folder '{folder}' has no jars; remove it, or set MOORAGE_SPARK_JARS")
     return found
+
+
+def without_those_of_spark(jars: Iterable[Path], spark: Path) -> list[Path]:
+    """The jars of which Spark has no version of its own, for a class path that comes before that of Spark.
+
+    Another version of a library in front of Spark's own stops Spark: NoSuchMethodError.
+    """
+    own = {_artifact(jar) for jar in spark.glob("*.jar")}
+    return [jar for jar in jars if _artifact(jar) not in own]
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d.*$", "", jar.stem)
 
 
 def cache_folder() -> Path:

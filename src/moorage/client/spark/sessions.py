@@ -14,7 +14,7 @@ from moorage.client.spark.catalogs import catalog_configuration
 from moorage.client.spark.configuration import configuration, server_configuration
 from moorage.client.spark.failure import SparkUnavailable
 from moorage.client.spark.jars import PYSPARK_MISSING, fetch_jars, find_java, find_pyspark
-from moorage.client.spark.settings import SparkSettings
+from moorage.client.spark.settings import TOKEN_SETTING, URL_SETTING, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +38,9 @@ def session(
     names = find_catalogs(url, token) if catalog is None else [catalog] if isinstance(catalog, str) else list(catalog)
     catalogs = catalog_configuration(url, names, token=token)
     spark = start_session(replace(settings, conf=catalogs | settings.conf))
+    spark.conf.set(URL_SETTING, url)
+    if token:
+        spark.conf.set(TOKEN_SETTING, token)
     for key, value in catalogs.items():  # a session that runs already ignores the settings of its builder
         spark.conf.set(key, settings.conf.get(key, value))
     register_source(spark, url, token)

@@ -15,6 +15,9 @@ MASTER: Final = "MOORAGE_SPARK_MASTER"
 REMOTE: Final = "MOORAGE_SPARK_REMOTE"
 CONF: Final = "MOORAGE_SPARK_CONF"
 JARS: Final = "MOORAGE_SPARK_JARS"
+URL_SETTING: Final = "spark.moorage.url"
+TOKEN_SETTING: Final = "spark.moorage.token"  # noqa: S105  the name of a setting
+"""In these settings a session holds its server."""
 IVY_SETTINGS: Final = "MOORAGE_SPARK_IVY_SETTINGS"
 
 

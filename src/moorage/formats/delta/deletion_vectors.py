@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import zlib
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +16,7 @@ _RFC_1924: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 _TO_RFC_1924: Final = str.maketrans(_Z85, _RFC_1924)
 _TO_Z85: Final = str.maketrans(_RFC_1924, _Z85)
 """Delta and Python encode in base 85 with the same digits in another order."""
+_MAGIC: Final = b"\xd1\xd3\x39\x64"
 
 
 def vector_path(vector: DeletionVector) -> str | None:
@@ -40,3 +42,25 @@ def from_base85(text: str) -> bytes:
 def to_base85(data: bytes) -> str:
     """The text for bytes whose length is a multiple of four."""
     return base64.b85encode(data).decode().translate(_TO_Z85)
+
+
+def is_bitmap(data: bytes) -> bool:
+    """Whether a vector has the form that Delta and Iceberg share."""
+    return data.startswith(_MAGIC)
+
+
+def frame(data: bytes) -> bytes:
+    """The vector with its length and checksum, as it is in the files of both formats."""
+    return len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+
+
+def unframe(framed: bytes) -> bytes | None:
+    """The vector in a frame; None if the frame is damaged."""
+    data = framed[4:-4]
+    return data if framed == frame(data) else None
+
+
+def to_inline(data: bytes, cardinality: int) -> DeletionVector:
+    """A vector that the log contains itself. Its text ends with zeros, up to a multiple of four bytes."""
+    text = to_base85(data + bytes(-len(data) % 4))
+    return DeletionVector(storage_type="i", path_or_inline_dv=text, size_in_bytes=len(data), cardinality=cardinality)

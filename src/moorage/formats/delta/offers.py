@@ -6,8 +6,8 @@ table has changed, is dropped, and the worker plans again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta import row_ids
 from moorage.formats.delta.actions import DomainMetadata
-from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile
+from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile, Texts
 from moorage.formats.delta.partition_values import original_values
 from moorage.formats.delta.schema import Schema
 from moorage.formats.delta.shadow import absolute, absolute_vector, encode
@@ -26,19 +26,19 @@ _STATED: Final = ("operation", "operationParameters", "operationMetrics", "isola
 """What is copied from the commitInfo of the shadow. The rest, such as timestamps, is ours."""
 
 
-class _NewFile(AddFile, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class NewFile(AddFile, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """An add action with no field that this module does not know."""
 
 
-class _OldFile(RemoveFile, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    pass
+class OldFile(RemoveFile, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A remove action with no field that this module does not know."""
 
 
 class _Line(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The actions that a rewrite may consist of. Any other action is refused."""
 
-    add: _NewFile | None = None
-    remove: _OldFile | None = None
+    add: NewFile | None = None
+    remove: OldFile | None = None
     commit_info: dict[str, Any] | None = None
     domain_metadata: DomainMetadata | None = None
 
@@ -59,7 +59,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The real table at its head, and the version that the rewrite is to become."""
 
     folder: str
-    """The folder of the shadow, relative to the table's location."""
+    """The folder of the shadow, relative to the table's location; empty for a commit without one."""
     root: str
     """The table's location, as Hadoop prints it."""
     version: int
@@ -92,7 +92,7 @@ _decode_stats = msgspec.json.Decoder(Stats).decode
 
 def read_shadow_commit(data: bytes) -> ShadowCommit:
     """Read the commit that Spark made in a shadow. InvalidInput if it is more than a rewrite of files."""
-    lines = [_read_line(number, text) for number, text in enumerate(data.splitlines(), 1) if text.strip()]
+    lines = read_lines(data, _decode, "a rewrite", _refusal)
     info = next((line.commit_info for line in lines if line.commit_info is not None), {})
     operation = str(info.get("operation", ""))
     if operation not in OPERATIONS:
@@ -105,21 +105,37 @@ def read_shadow_commit(data: bytes) -> ShadowCommit:
     return ShadowCommit(info=info, added=added, removed=removed)
 
 
-def _read_line(number: int, text: bytes) -> _Line:
-    try:
-        line = _decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise _refusal(f"line {number} is not an action of a rewrite ({error})") from None
-    domain = line.domain_metadata
-    if domain is not None and domain.domain != row_ids.DOMAIN:
-        raise _refusal(f"it changes the domain {domain.domain}")
-    return line
+class _Decoded(Protocol):
+    @property
+    def domain_metadata(self) -> DomainMetadata | None: ...
 
 
-def input_paths(commit: ShadowCommit, root: str) -> list[str]:
+_L = TypeVar("_L", bound=_Decoded)
+
+
+def read_lines(
+    data: bytes, decode: Callable[[bytes], _L], what: str, refuse: Callable[[str], InvalidInput]
+) -> list[_L]:
+    """The actions of a shadow's commit. Refused if one is unknown, or changes another domain than that of row ids."""
+    lines = []
+    for number, text in enumerate(data.splitlines(), 1):
+        if not text.strip():
+            continue
+        try:
+            line = decode(text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise refuse(f"line {number} is not an action of {what} ({error})") from None
+        domain = line.domain_metadata
+        if domain is not None and domain.domain != row_ids.DOMAIN:
+            raise refuse(f"it changes the domain {domain.domain}")
+        lines.append(line)
+    return lines
+
+
+def input_paths(removed: Iterable[RemoveFile], root: str) -> list[str]:
     """The paths of the rewritten files as the real log may spell them. `root` is the table's Hadoop location."""
     found: list[str] = []
-    for file in commit.removed:
+    for file in removed:
         decoded = unquote(file.path)
         if not decoded.startswith(unquote(root)):
             raise _refusal(f"it removes {file.path!r}, which is not a file of the table")
@@ -129,45 +145,54 @@ def input_paths(commit: ShadowCommit, root: str) -> list[str]:
 
 def translate(commit: ShadowCommit, files: Iterable[AddFile], to: Target) -> Translation | Dropped:
     """The commit of the real table. `files` are those files of its head that `input_paths` names."""
-    active = {unquote(absolute(file.path, to.root)): file for file in files}
-    inputs: list[AddFile] = []
-    for gone in commit.removed:
-        file = active.get(unquote(gone.path))
-        if file is None:
-            return Dropped(f"{_name(gone.path)} is no longer a file of the table")
-        if _vector_id(file.deletion_vector, to.root) != _vector_id(gone.deletion_vector, to.root):
-            return Dropped(f"rows of {_name(gone.path)} were deleted meanwhile")
-        inputs.append(file)
-    outputs = _outputs(commit, inputs, to)
+    inputs = match_inputs(commit.removed, files, to)
+    if isinstance(inputs, Dropped):
+        return inputs
+    values = original_values([file.partition_values for file in inputs], to.schema, to.partition_columns)
+    outputs = [new_file(file, values, to, data_change=False) for file in commit.added]
     _require_same_rows(inputs, outputs)
-    outputs, mark = _with_row_ids(outputs, to)
-    actions: list[dict[str, Any]] = [{"commitInfo": _commit_info(commit.info, to)}]
-    if mark is not None:
-        configuration = encode({"rowIdHighWaterMark": mark}).decode()
-        actions.append({"domainMetadata": DomainMetadata(row_ids.DOMAIN, configuration)})
-    actions += [{"add": file} for file in outputs]
-    actions += [{"remove": _remove(file, to.timestamp_ms)} for file in inputs]
+    outputs, mark_actions = with_row_ids(outputs, to)
+    actions = [
+        {"commitInfo": commit_info(commit.info, to, blind=False)},
+        *mark_actions,
+        *({"add": file} for file in outputs),
+        *({"remove": remove_action(file, to.timestamp_ms, data_change=False)} for file in inputs),
+    ]
     data = b"".join(encode(action) + b"\n" for action in actions)
     return Translation(data=data, added=tuple(outputs), removed=tuple(inputs))
 
 
-def _outputs(commit: ShadowCommit, inputs: list[AddFile], to: Target) -> list[AddFile]:
-    values = original_values([file.partition_values for file in inputs], to.schema, to.partition_columns)
-    outputs = []
-    for file in commit.added:
-        if file.path.startswith("/") or ":" in file.path.partition("/")[0]:
-            raise _refusal(f"it adds {file.path!r}, which is not below the folder of the shadow")
-        if file.deletion_vector is not None:
-            raise _refusal(f"its new file {file.path!r} has a deletion vector")
-        outputs.append(
-            replace(
-                AddFile(**{name: getattr(file, name) for name in AddFile.__struct_fields__}),
-                path=to.folder + file.path,
-                partition_values=values(file.partition_values),
-                data_change=False,
-            )
-        )
-    return outputs
+def match_inputs(removed: Iterable[RemoveFile], files: Iterable[AddFile], to: Target) -> list[AddFile] | Dropped:
+    """The files of the table that a shadow's commit removes, or why they are no longer what Spark has read."""
+    active = {unquote(absolute(file.path, to.root)): file for file in files}
+    inputs: list[AddFile] = []
+    for gone in removed:
+        file = active.get(unquote(gone.path))
+        if file is None:
+            return Dropped(f"{_name(gone.path)} is no longer a file of the table")
+        if vector_id(file.deletion_vector, to.root) != vector_id(gone.deletion_vector, to.root):
+            return Dropped(f"rows of {_name(gone.path)} were deleted meanwhile")
+        inputs.append(file)
+    return inputs
+
+
+def new_file(file: AddFile, values: Callable[[Texts], Texts], to: Target, *, data_change: bool) -> AddFile:
+    """A file that Spark wrote into the folder of the shadow, as a file of the real table."""
+    if is_absolute(file.path):
+        raise _refusal(f"it adds {file.path!r}, which is not below the folder of the shadow")
+    if file.deletion_vector is not None:
+        raise _refusal(f"its new file {file.path!r} has a deletion vector")
+    return replace(
+        AddFile(**{name: getattr(file, name) for name in AddFile.__struct_fields__}),
+        path=to.folder + file.path,
+        partition_values=values(file.partition_values),
+        data_change=data_change,
+    )
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path of a shadow's log names a file outside the shadow."""
+    return path.startswith("/") or ":" in path.partition("/")[0]
 
 
 def rows_of(file: AddFile) -> int | None:
@@ -189,10 +214,10 @@ def _require_same_rows(inputs: list[AddFile], outputs: list[AddFile]) -> None:
         raise _refusal(f"its files had {sum(filter(None, before))} rows and have {sum(filter(None, after))} now")
 
 
-def _with_row_ids(outputs: list[AddFile], to: Target) -> tuple[list[AddFile], int | None]:
-    """New files with row ids above the head's mark, and the mark after them; None if the table tracks no rows."""
+def with_row_ids(outputs: list[AddFile], to: Target) -> tuple[list[AddFile], list[dict[str, Any]]]:
+    """New files with row ids above the head's mark, and the action that raises the mark if the table tracks rows."""
     if not to.tracks_rows:
-        return [replace(file, base_row_id=None, default_row_commit_version=None) for file in outputs], None
+        return [replace(file, base_row_id=None, default_row_commit_version=None) for file in outputs], []
     mark = row_ids.NO_HIGH_WATER_MARK if to.row_id_mark is None else to.row_id_mark
     numbered = []
     for file in outputs:
@@ -201,13 +226,17 @@ def _with_row_ids(outputs: list[AddFile], to: Target) -> tuple[list[AddFile], in
             raise _refusal(f"its new file {file.path!r} does not state numRecords, but the table tracks rows")
         numbered.append(replace(file, base_row_id=mark + 1, default_row_commit_version=to.version))
         mark += rows
-    return numbered, mark
+    if not numbered:
+        return [], []
+    configuration = encode({"rowIdHighWaterMark": mark}).decode()
+    return numbered, [{"domainMetadata": DomainMetadata(row_ids.DOMAIN, configuration)}]
 
 
-def _remove(file: AddFile, at_ms: int) -> RemoveFile:
+def remove_action(file: AddFile, at_ms: int, *, data_change: bool) -> RemoveFile:
+    """The removal of a file, with everything that the table knows about it."""
     return RemoveFile(
         path=file.path,
-        data_change=False,
+        data_change=data_change,
         deletion_timestamp=at_ms,
         extended_file_metadata=True,
         partition_values=file.partition_values,
@@ -220,19 +249,21 @@ def _remove(file: AddFile, at_ms: int) -> RemoveFile:
     )
 
 
-def _commit_info(stated: Mapping[str, Any], to: Target) -> dict[str, Any]:
+def commit_info(stated: Mapping[str, Any], to: Target, *, blind: bool) -> dict[str, Any]:
+    """The commitInfo of the real commit: what the shadow states about the operation, in the version of the table."""
     return {
         "inCommitTimestamp": to.timestamp_ms,
         "timestamp": to.timestamp_ms,
         **{name: stated[name] for name in _STATED if name in stated},
         "readVersion": to.version - 1,
-        "isBlindAppend": False,
+        "isBlindAppend": blind,
         "engineInfo": to.engine,
         "txnId": to.txn_id,
     }
 
 
-def _vector_id(vector: DeletionVector | None, root: str) -> str | None:
+def vector_id(vector: DeletionVector | None, root: str) -> str | None:
+    """Equal for one vector in the real log and in the log of a shadow."""
     return None if vector is None else unquote(absolute_vector(vector, root).unique_id)
 
 

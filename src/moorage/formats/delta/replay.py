@@ -22,8 +22,8 @@ from moorage.formats.delta.actions import DomainMetadata, Metadata, Protocol, Se
 from moorage.formats.delta.file_actions import AddFile, RemoveFile
 from moorage.formats.delta.log_commits import Commit
 
-_TEXTS = pa.map_(pa.string(), pa.string())
-_VECTOR = pa.struct(
+TEXTS = pa.map_(pa.string(), pa.string())
+VECTOR = pa.struct(
     [
         ("storageType", pa.string()),
         ("pathOrInlineDv", pa.string()),
@@ -35,13 +35,13 @@ _VECTOR = pa.struct(
 FILES = pa.schema(
     [
         ("path", pa.string()),
-        ("partitionValues", _TEXTS),
+        ("partitionValues", TEXTS),
         ("size", pa.int64()),
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
-        ("tags", _TEXTS),
-        ("deletionVector", _VECTOR),
+        ("tags", TEXTS),
+        ("deletionVector", VECTOR),
         ("baseRowId", pa.int64()),
         ("defaultRowCommitVersion", pa.int64()),
         ("clusteringProvider", pa.string()),
@@ -59,6 +59,7 @@ _SEPARATOR = "\0"
 
 
 _numbers = count()
+_SLICE = 250
 
 
 class Slab:
@@ -183,8 +184,14 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 def to_files(table: pa.Table) -> list[AddFile]:
     """The rows of a table of files as add actions."""
+    # Arrow converts all rows in one call, during which no other thread runs: 40 ms for 5,000 files.
+    chosen = table.select(FILES.names)
+    return [file for start in range(0, table.num_rows, _SLICE) for file in _to_files(chosen.slice(start, _SLICE))]
+
+
+def _to_files(table: pa.Table) -> list[AddFile]:
     try:
-        rows = table.select(FILES.names).to_pylist(maps_as_pydicts="strict")
+        rows = table.to_pylist(maps_as_pydicts="strict")
         return msgspec.convert([_without_nulls(row) for row in rows], list[AddFile])
     except (KeyError, msgspec.ValidationError) as error:
         raise Damaged(f"a checkpoint has an invalid file action: {error}") from error

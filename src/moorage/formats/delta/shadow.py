@@ -109,7 +109,17 @@ def shadow_metadata(metadata: Metadata) -> dict[str, Any]:
 
     Constraints, generated columns, column mapping, row tracking and the rest stay, so that Delta keeps them.
     """
-    kept = {key: value for key, value in metadata.configuration.items() if not key.startswith(_LEFT_OUT)}
+    return metadata_action(metadata, shadow_configuration(metadata.configuration))
+
+
+def shadow_configuration(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a shadow."""
+    kept = {key: value for key, value in configuration.items() if not key.startswith(_LEFT_OUT)}
+    return {**kept, _NO_CLEAN_UP: "false"}
+
+
+def metadata_action(metadata: Metadata, configuration: Mapping[str, str]) -> dict[str, Any]:
+    """A metaData action with every field that readers expect."""
     return {
         "id": metadata.id,
         "name": metadata.name,
@@ -117,7 +127,7 @@ def shadow_metadata(metadata: Metadata) -> dict[str, Any]:
         "format": {"provider": metadata.format.provider, "options": metadata.format.options},
         "schemaString": metadata.schema_string,
         "partitionColumns": metadata.partition_columns,
-        "configuration": {**kept, _NO_CLEAN_UP: "false"},
+        "configuration": configuration,
         "createdTime": metadata.created_time,
     }
 

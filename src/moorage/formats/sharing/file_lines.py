@@ -23,6 +23,7 @@ from moorage.formats.sharing.lines import to_json
 
 FileTable: TypeAlias = pa.Table
 """Files or their tails, one per row."""
+Urls: TypeAlias = pa.BinaryArray
 
 TAILS: Final = pa.schema(
     [
@@ -136,18 +137,36 @@ def line_parts(chosen: ResponseFormat, stated: Stated) -> LineParts:
     return LineParts(f'{{"file":{{{common}"deltaSingleAction":{{"add":{{"path":"'.encode(), b'",')
 
 
-def join_lines(parts: LineParts, urls: Sequence[bytes], tails: pa.Table, vector_urls: Sequence[bytes]) -> bytes:
-    """The lines of these files. `vector_urls` are those of the files that have a `vector_path`, in their order."""
-    head, middle = parts
-    texts = tails["tail"].to_pylist()
-    if vector_urls:
-        texts = list(_with_vectors(texts, tails["vector_tail"].to_pylist(), iter(vector_urls)))
-    joined: list[bytes] = []
-    for url, text in zip(urls, texts, strict=True):
-        joined += (head, url, middle, text)
-    return b"".join(joined)
+def join_lines(parts: LineParts, urls: Urls, tails: pa.Table, vector_urls: Urls | None = None) -> bytes:
+    """The lines of these files. `vector_urls` has a null for each file without a `vector_path`."""
+    pieces = [pa.scalar(parts.head), urls, pa.scalar(parts.middle), tails["tail"]]
+    if vector_urls is not None:
+        pieces += [vector_urls, tails["vector_tail"]]
+    joined = pc.binary_join_element_wise(*pieces, b"", null_handling="replace", null_replacement=b"")
+    return b"".join(map(_text_of, joined.chunks if isinstance(joined, pa.ChunkedArray) else [joined]))
 
 
-def _with_vectors(tails: list[bytes], after: list[bytes | None], urls: Iterator[bytes]) -> Iterator[bytes]:
-    for tail, rest in zip(tails, after, strict=True):
-        yield tail if rest is None else b"".join((tail, next(urls), rest))
+def concat(tails: Sequence[pa.Table]) -> pa.Table:
+    """Tails one after the other. Those with other columns have nulls there."""
+    return tails[0] if len(tails) == 1 else pa.concat_tables(tails, promote_options="default")
+
+
+def to_urls(urls: Sequence[bytes | None]) -> Urls:
+    return pa.array(urls, pa.binary())
+
+
+def beside_vectors(tails: pa.Table, urls: Sequence[bytes]) -> Urls | None:
+    """URLs of deletion vectors in the rows of the files that have one; None if no file has."""
+    if not urls:
+        return None
+    has_vector = tails["vector_path"].combine_chunks().is_valid()
+    return pc.replace_with_mask(pa.nulls(tails.num_rows, pa.binary()), has_vector, to_urls(urls))
+
+
+def _text_of(values: pa.BinaryArray) -> memoryview:
+    """All values of an array, one after the other, without a copy."""
+    if not len(values):
+        return memoryview(b"")
+    _, offsets, text = values.buffers()
+    bounds = memoryview(offsets).cast("i")
+    return memoryview(text)[bounds[values.offset] : bounds[values.offset + len(values)]]

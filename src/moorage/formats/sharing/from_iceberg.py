@@ -13,14 +13,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from moorage.core.errors import Unsupported
+from moorage.core.errors import Damaged, Unsupported
 from moorage.formats.delta.actions import Metadata, Protocol
-from moorage.formats.delta.file_actions import AddFile, Texts
+from moorage.formats.delta.deletion_vectors import is_bitmap, to_inline, unframe
+from moorage.formats.delta.file_actions import AddFile, DeletionVector, Texts
+from moorage.formats.iceberg.deletes import DeleteIndex
 from moorage.formats.iceberg.documents import Document
-from moorage.formats.iceberg.manifests import ContentFile
+from moorage.formats.iceberg.manifests import DATA, ContentFile
 from moorage.formats.iceberg.schemas import current_schema
 from moorage.formats.iceberg.specs import Spec, specs_of
 from moorage.formats.iceberg.values import decode, parse_primitive, to_wire
+from moorage.formats.sharing.protocols import COLUMN_MAPPING, DELETION_VECTORS, MAPPING_MODE
 
 _SAME_TYPES: Final = frozenset({"boolean", "long", "float", "double", "date", "string", "binary"})
 _DELTA_TYPES: Final = {
@@ -49,38 +52,125 @@ def current_snapshot(table: Document) -> Document | None:
     return next((each for each in table.get("snapshots", ()) if each["snapshot-id"] == id), None)
 
 
-def describe(table: Document, files: Sequence[ContentFile], specs: Mapping[int, Spec]) -> SharedIceberg:
-    """Describe the data files of a snapshot. Raises Unsupported for what readers could not read correctly."""
+def vectors_of(files: Sequence[ContentFile], specs: Mapping[int, Spec]) -> dict[str, ContentFile]:
+    """The deletion vectors of a snapshot, by data file. Refuses all other delete files that apply to a data file."""
+    deletes = [file for file in files if file.content != DATA]
+    index = DeleteIndex(deletes, specs)
+    found: dict[str, ContentFile] = {}
+    for file in _data_files(files) if deletes else ():
+        for each in index.of(file):
+            is_vector = each.format == "puffin" and each.referenced == file.path
+            if not is_vector or each.offset is None or each.length is None:
+                raise Unsupported(
+                    "rows of the table were deleted by delete files, which Delta Sharing cannot express; only deletion "
+                    "vectors can be shared. Compact the table"
+                )
+            if each.key_metadata:
+                raise Unsupported("the table has encrypted files, which cannot be shared")
+            if each.offset < 0 or each.length < 0:
+                raise Damaged(f"the manifest names a deletion vector at offset {each.offset} of {each.path}")
+            found[file.path] = each
+    return found
+
+
+def to_vector(file: ContentFile, blob: bytes) -> DeletionVector:
+    """A deletion vector of Iceberg, as it is in its file, for readers of Delta.
+
+    Both formats store the same bytes, but readers of Delta require another beginning of the file. So they get the
+    vector with the line of the data file.
+    """
+    data = unframe(blob)
+    if data is None or len(blob) != file.length or not is_bitmap(data):
+        raise Damaged(f"the deletion vector at offset {file.offset} of {file.path} is missing or damaged")
+    return to_inline(data, file.records)
+
+
+_NO_VECTORS: Final[Mapping[str, DeletionVector]] = {}
+
+
+def describe(
+    table: Document,
+    files: Sequence[ContentFile],
+    specs: Mapping[int, Spec],
+    vectors: Mapping[str, DeletionVector] = _NO_VECTORS,
+) -> SharedIceberg:
+    """Describe the data files among the files of a snapshot.
+
+    Raises Unsupported for what readers could not read correctly. `vectors` are those of the files with deleted rows, by
+    the path of the file.
+    """
+    files = list(_data_files(files))
     schema = current_schema(table)
-    _require_stable_columns(table["schemas"])
+    _require_no_defaults(schema["fields"])
+    is_mapped = _has_renamed_columns(table)
     columns = {field["id"]: field for field in schema["fields"]}
-    partitions = _partition_columns(columns, {file.spec_id for file in files}, specs)
-    fields = [_field(field) for field in schema["fields"]]
+    stored = {id: _physical_name(field) if is_mapped else field["name"] for id, field in columns.items()}
+    # Clients that find columns by id cannot fill in partition values. The values are also in the files.
+    partitions = [] if is_mapped else _partition_columns(columns, {file.spec_id for file in files}, specs)
+    fields = [_field(field, is_mapped=is_mapped) for field in schema["fields"]]
     metadata = Metadata(
         id=table["table-uuid"],
         schema_string=msgspec.json.encode({"type": "struct", "fields": fields}).decode(),
         partition_columns=tuple(columns[id]["name"] for id in partitions),
+        configuration={MAPPING_MODE: "id"} if is_mapped else {},
     )
-    added = tuple(_add(file, columns, partitions, specs[file.spec_id]) for file in _parquet_only(files))
-    return SharedIceberg(_protocol(metadata.schema_string), metadata, added)
+    added = tuple(
+        _add(file, columns, stored, partitions, specs[file.spec_id], vectors.get(file.path))
+        for file in _parquet_only(files)
+    )
+    return SharedIceberg(_protocol(metadata, has_vectors=bool(vectors)), metadata, added)
 
 
-def _require_stable_columns(schemas: Iterable[Document]) -> None:
-    """Refuse a table with files that may have another name or type for a column."""
+def _data_files(files: Iterable[ContentFile]) -> Iterator[ContentFile]:
+    return (file for file in files if file.content == DATA)
+
+
+def _require_no_defaults(fields: Iterable[Document]) -> None:
+    """Refuse columns with a value for the rows of older files, which readers of Delta would read as null."""
+    for field in fields:
+        if field.get("initial-default") is not None:
+            raise Unsupported(
+                f"column '{field['name']}' has an initial default, which Delta Sharing cannot express; "
+                "copy the rows into a new table to share it"
+            )
+        for inner in _structs_in(field["type"]):
+            _require_no_defaults(inner["fields"])
+
+
+def _structs_in(kind: Any) -> Iterator[Document]:
+    if isinstance(kind, str):
+        return
+    if kind["type"] == "struct":
+        yield kind
+    for part in ("element", "key", "value"):
+        if part in kind:
+            yield from _structs_in(kind[part])
+
+
+def _has_renamed_columns(table: Document) -> bool:
+    """Whether files may have another name for a column, so that readers must find columns by id.
+
+    Refuses a table with files that may have another type for a column, or no ids.
+    """
     names: dict[int, str] = {}
     ids: dict[str, int] = {}
     types: dict[int, str] = {}
-    for schema in schemas:
+    change = None
+    for schema in table["schemas"]:
         for path, id, kind in _paths(schema["fields"], ""):
             if names.setdefault(id, path) != path:
-                raise Unsupported(_CHANGED.format(f"'{names[id]}' was renamed to '{path}'"))
+                change = f"'{names[id]}' was renamed to '{path}'"
             if ids.setdefault(path, id) != id:
-                raise Unsupported(_CHANGED.format(f"'{path}' was dropped and added again"))
+                change = f"'{path}' was dropped and added again"
             if isinstance(kind, str) and types.setdefault(id, kind) != kind:
                 raise Unsupported(_CHANGED.format(f"the type of '{path}' was changed from {types[id]} to {kind}"))
+    if change is not None and _NAME_MAPPING in table.get("properties", {}):
+        raise Unsupported(_CHANGED.format(f"{change}, and the table may have files without column ids"))
+    return change is not None
 
 
-_CHANGED: Final = "the column {}, so older files cannot be read by name; rewrite the table to share it"
+_NAME_MAPPING: Final = "schema.name-mapping.default"
+_CHANGED: Final = "the column {}, so that older files could be read wrongly; copy the rows into a new table to share it"
 
 
 def _paths(fields: Iterable[Document], above: str) -> Iterator[tuple[str, int, Any]]:
@@ -103,17 +193,24 @@ def _inner_paths(kind: Any, path: str) -> Iterator[tuple[str, int, Any]]:
             yield from _inner_paths(kind["value"], f"{path}.value")
 
 
-def _field(field: Document) -> dict[str, Any]:
+def _field(field: Document, *, is_mapped: bool) -> dict[str, Any]:
     metadata = {} if field.get("doc") is None else {"comment": field["doc"]}
+    if is_mapped:
+        metadata |= {"delta.columnMapping.id": field["id"], "delta.columnMapping.physicalName": _physical_name(field)}
     return {
         "name": field["name"],
-        "type": _type(field["type"], field["name"]),
+        "type": _type(field["type"], field["name"], is_mapped=is_mapped),
         "nullable": not field["required"],
         "metadata": metadata,
     }
 
 
-def _type(kind: Any, name: str) -> Any:
+def _physical_name(field: Document) -> str:
+    """A name that no file has: clients look for a column by name if a file does not have its id."""
+    return f"iceberg-field-{field['id']}"
+
+
+def _type(kind: Any, name: str, *, is_mapped: bool) -> Any:
     if isinstance(kind, str):
         primitive = parse_primitive(kind)
         if primitive.name == "decimal":
@@ -123,22 +220,27 @@ def _type(kind: Any, name: str) -> Any:
         return _DELTA_TYPES[primitive.name]
     match kind["type"]:
         case "list":
-            inner = _type(kind["element"], name)
+            inner = _type(kind["element"], name, is_mapped=is_mapped)
             return {"type": "array", "elementType": inner, "containsNull": not kind["element-required"]}
         case "map":
             return {
                 "type": "map",
-                "keyType": _type(kind["key"], name),
-                "valueType": _type(kind["value"], name),
+                "keyType": _type(kind["key"], name, is_mapped=is_mapped),
+                "valueType": _type(kind["value"], name, is_mapped=is_mapped),
                 "valueContainsNull": not kind["value-required"],
             }
-    return {"type": "struct", "fields": [_field(field) for field in kind["fields"]]}
+    return {"type": "struct", "fields": [_field(field, is_mapped=is_mapped) for field in kind["fields"]]}
 
 
-def _protocol(schema_string: str) -> Protocol:
-    if "timestamp_ntz" not in schema_string:
+def _protocol(metadata: Metadata, *, has_vectors: bool) -> Protocol:
+    features = (
+        *((DELETION_VECTORS,) if has_vectors else ()),
+        *((COLUMN_MAPPING,) if MAPPING_MODE in metadata.configuration else ()),
+        *((_NTZ,) if "timestamp_ntz" in metadata.schema_string else ()),
+    )
+    if not features:
         return Protocol(min_reader_version=1, min_writer_version=2)
-    return Protocol(min_reader_version=3, min_writer_version=7, reader_features=(_NTZ,), writer_features=(_NTZ,))
+    return Protocol(min_reader_version=3, min_writer_version=7, reader_features=features, writer_features=features)
 
 
 def _partition_columns(columns: Mapping[int, Document], used: set[int], specs: Mapping[int, Spec]) -> list[int]:
@@ -164,18 +266,28 @@ def _parquet_only(files: Iterable[ContentFile]) -> Iterator[ContentFile]:
         yield file
 
 
-def _add(file: ContentFile, columns: Mapping[int, Document], partitions: Sequence[int], spec: Spec) -> AddFile:
+def _add(
+    file: ContentFile,
+    columns: Mapping[int, Document],
+    stored: Mapping[int, str],
+    partitions: Sequence[int],
+    spec: Spec,
+    vector: DeletionVector | None,
+) -> AddFile:
     positions = {field.source_id: field.position for field in spec if field.transform.name == "identity"}
-    values: Texts = {
-        columns[id]["name"]: _text(str(columns[id]["type"]), file.partition[positions[id]]) for id in partitions
-    }
+    values: Texts = {stored[id]: _text(str(columns[id]["type"]), file.partition[positions[id]]) for id in partitions}
+    with_stats = {id: field for id, field in columns.items() if id not in partitions}
+    stats = _stats(file, with_stats, stored)
+    if vector is not None:  # the bounds are those of all rows, including the deleted ones
+        stats["tightBounds"] = False
     return AddFile(
         path=quote(file.path, safe="/:"),
         partition_values=values,
         size=file.size,
         modification_time=0,
         data_change=True,
-        stats=msgspec.json.encode(_stats(file, columns, partitions)).decode(),
+        stats=msgspec.json.encode(stats).decode(),
+        deletion_vector=vector,
     )
 
 
@@ -187,33 +299,27 @@ def _text(kind: str, value: Any) -> str | None:
     return str(to_wire(parse_primitive(kind), value))
 
 
-def _stats(file: ContentFile, columns: Mapping[int, Document], partitions: Sequence[int]) -> dict[str, Any]:
+def _stats(file: ContentFile, columns: Mapping[int, Document], stored: Mapping[int, str]) -> dict[str, Any]:
     stats: dict[str, Any] = {"numRecords": file.records}
-    counts = {
-        columns[id]["name"]: count
-        for id, count in (file.stats.nulls or {}).items()
-        if id in columns and id not in partitions
-    }
+    counts = {stored[id]: count for id, count in (file.stats.nulls or {}).items() if id in columns}
     if counts:
         stats["nullCount"] = counts
     for name, bounds in (("minValues", file.stats.lower), ("maxValues", file.stats.upper)):
-        found = dict(_bounds(bounds or {}, columns, partitions))
+        found = {stored[id]: value for id, value in _bounds(bounds or {}, columns)}
         if found:
             stats[name] = found
     return stats
 
 
-def _bounds(
-    bounds: Mapping[int, bytes], columns: Mapping[int, Document], partitions: Sequence[int]
-) -> Iterator[tuple[str, Any]]:
+def _bounds(bounds: Mapping[int, bytes], columns: Mapping[int, Document]) -> Iterator[tuple[int, Any]]:
     for id, raw in bounds.items():
         column = columns.get(id)
         kind = parse_primitive(str(column["type"])) if column is not None else None
-        if column is None or kind is None or kind.name not in _BOUND_TYPES or id in partitions:
+        if kind is None or kind.name not in _BOUND_TYPES:
             continue
         value = decode(kind, raw)
         if value is not None and (not isinstance(value, float) or isfinite(value)):
-            yield column["name"], to_wire(kind, value)
+            yield id, to_wire(kind, value)
 
 
-__all__ = ["SharedIceberg", "current_snapshot", "describe", "specs_of"]
+__all__ = ["ContentFile", "SharedIceberg", "current_snapshot", "describe", "specs_of", "to_vector", "vectors_of"]

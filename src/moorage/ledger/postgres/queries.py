@@ -88,6 +88,10 @@ DROPPED: Final = _listing_sql(
     "s.parent = $1 and s.shelf = $2 and s.dropped_at <= $4 and (s.dropped_at < $4 or s.id > $5) and not s.purged",
     "s.dropped_at desc, s.id",
 )
+LOCATION_HOLDER: Final = """
+select coalesce(
+    (select securable from place where path = any ($1::text[]) limit 1),
+    (select securable from place where path >= $2 and path < $3 limit 1))"""
 ALL_CHILDREN: Final = rows.below_sql("$1", "$2")
 HEAD: Final = f"""
 select {rows.head_columns("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
@@ -131,6 +135,10 @@ insert into report as r select s.id, $5, $2, now_v1($4), $3 from held s
 REPORTS: Final = f"""
 select {rows.REPORT_COLUMNS} from report
 where table_id = $1 and kind = $2 and version > $3 order by version limit $4"""
+DELETE_REPORTS: Final = """
+delete from report where (table_id, kind, version) in (
+    select table_id, kind, version from report where table_id = $1 and kind = $2 and version < $3 limit $4)
+returning version"""
 # Not `dropped_at is null`: the planner would choose the index of names for it and read all of it.
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)

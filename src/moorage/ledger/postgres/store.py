@@ -16,6 +16,7 @@ from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
+from moorage.core.locations import enclosing_locations, range_inside
 from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
@@ -311,9 +312,16 @@ class PostgresLedger:
     ) -> tuple[Report, ...]:
         return tuple(map(rows.report, await self._rows(queries.REPORTS, table, kind, after, limit)))
 
+    async def delete_reports(self, table: SecurableId, *, kind: ReportKind, below: int, limit: int = 1000) -> int:
+        return len(await self._rows(queries.DELETE_REPORTS, table, kind, below, limit))
+
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
         found = await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), *after, limit)
         return tuple(map(rows.securable, found))
+
+    async def location_holder(self, path: str) -> SecurableId | None:
+        found = await self._rows(queries.LOCATION_HOLDER, enclosing_locations(path), *range_inside(path))
+        return SecurableId(found[0][0]) if found[0][0] else None
 
     async def all_children(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = await self._rows(queries.ALL_CHILDREN, parent, limit)

@@ -173,15 +173,7 @@ class Checks:
             raise Stale(expect, child)
 
     def _place(self, expect: LocationFree) -> None:
-        containers, by = enclosing_locations(expect.path), expect.by or ""
-        holder = self._one(
-            f"select securable from place where path in ({','.join('?' * len(containers))}) and securable <> ? "
-            "union all select securable from place where path >= ? and path < ? and securable <> ? limit 1",
-            *containers,
-            by,
-            *range_inside(expect.path),
-            by,
-        )
+        holder = self._one(*holder_query(expect.path, expect.by))
         if holder is not None:
             raise Stale(expect, holder)
 
@@ -206,6 +198,19 @@ class Checks:
     def _one(self, sql: str, *args: Any) -> Any:
         row = self._db.execute(sql, args).fetchone()
         return None if row is None else row[0]
+
+
+def holder_query(path: str, by: SecurableId | None = None) -> tuple[Any, ...]:
+    """The statement and its arguments for a holder of a location other than `by`: one that contains it comes first."""
+    containers = enclosing_locations(path)
+    return (
+        f"select securable from place where path in ({','.join('?' * len(containers))}) and securable <> ? "
+        "union all select securable from place where path >= ? and path < ? and securable <> ? limit 1",
+        *containers,
+        by or "",
+        *range_inside(path),
+        by or "",
+    )
 
 
 def _releases(draft: Draft, id: SecurableId) -> bool:

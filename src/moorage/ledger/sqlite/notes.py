@@ -47,6 +47,17 @@ def store_report(table: SecurableId, version: int, body: bytes, kind: ReportKind
     return note
 
 
+def delete_reports(table: SecurableId, kind: ReportKind, below: int, limit: int) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> int:
+        return db.execute(
+            "delete from report where (table_id, kind, version) in ("
+            "select table_id, kind, version from report where table_id = ? and kind = ? and version < ? limit ?)",
+            (table, kind, below, limit),
+        ).rowcount
+
+    return note
+
+
 def delete_expired_receipts(limit: int) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> int:
         return db.execute(

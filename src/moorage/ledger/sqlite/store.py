@@ -23,6 +23,7 @@ from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Position, Report, Staged, Step, Version
 from moorage.ledger.sqlite import notes, queries
 from moorage.ledger.sqlite.checkpoints import Checkpointer, preallocate_log
+from moorage.ledger.sqlite.checks import holder_query
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_not_moved
 from moorage.ledger.sqlite.jobs import lease_job, renew_lease, requeue_job
 from moorage.ledger.sqlite.writer import Note, Writer
@@ -366,8 +367,15 @@ class SqliteLedger:
         )
         return tuple(map(rows.report, found))
 
+    async def delete_reports(self, table: SecurableId, *, kind: ReportKind, below: int, limit: int = 1000) -> int:
+        return int(await self._note(notes.delete_reports(table, kind, below, limit)))
+
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
         return tuple(map(rows.securable, self._rows(queries.DUE, self._now_ms(), *after, limit)))
+
+    async def location_holder(self, path: str) -> SecurableId | None:
+        found = self._rows(*holder_query(path))
+        return SecurableId(found[0][0]) if found else None
 
     async def all_children(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = self._rows(rows.below_sql("?1", "?2"), parent, limit)

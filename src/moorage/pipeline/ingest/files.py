@@ -57,7 +57,7 @@ class _Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_files(source: str) -> list[SourceFile]:
     """The files of a source, the oldest first, so that for one key the newest row wins."""
-    system, path = _opened(source)
+    system, path = open_location(source)
     pattern = None
     if _PATTERN & set(path):
         pattern, path = path, _folder_of(path)
@@ -77,8 +77,14 @@ def find_files(source: str) -> list[SourceFile]:
 
 def source_id(source: str) -> str:
     """The identity of a source. The same folder under another spelling has the same id."""
-    system, path = _opened(source)
+    system, path = open_location(source)
     return hashlib.sha256(f"{system.type_name}:{path}".encode()).hexdigest()[:16]
+
+
+def location_of(source: str) -> str:
+    """The source as a URI."""
+    system, path = open_location(source)
+    return Path(path).as_uri() if isinstance(system, fs.LocalFileSystem) else source
 
 
 def input_format_of(files: Iterable[SourceFile], source: str) -> str:
@@ -99,7 +105,8 @@ def _format_of(path: str) -> str | None:
     return _SUFFIXES.get(name.rsplit(".", 1)[-1]) if "." in name else None
 
 
-def _opened(source: str) -> tuple[fs.FileSystem, str]:
+def open_location(source: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a location, and the path in it."""
     parts = urlsplit(source)
     if parts.scheme in ("", "file"):
         path = unquote(parts.path) if parts.scheme else source

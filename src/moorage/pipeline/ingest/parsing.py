@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from moorage.pipeline.ingest.files import SourceFile
+from moorage.pipeline.ingest.files import SourceFile, open_location
 from moorage.pipeline.ingest.requests import IngestRefused, Request
 
 if TYPE_CHECKING:
@@ -21,11 +20,12 @@ if TYPE_CHECKING:
 RAW: Final = "__raw"
 """The record as text, if it does not fit the columns; else null."""
 FILE: Final = "__file"
-UNKNOWN: Final = "__unknown"
-"""The names of fields without a column."""
 BLOCK: Final = "__block"
 """Where in its file the part of the file begins that the record was read from."""
 _SAMPLE_BYTES: Final = 32 * 1024 * 1024
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_FIELD_TASKS: Final = 64
+"""The most tasks that look for the fields of JSON files."""
 
 
 def infer_schema(spark: SparkSession, files: Sequence[SourceFile], kind: str, request: Request) -> StructType:
@@ -56,10 +56,19 @@ def infer_schema(spark: SparkSession, files: Sequence[SourceFile], kind: str, re
     return StructType([found[name] for name in names]).toNullable()
 
 
+class Records(NamedTuple):
+    """The records of files."""
+
+    rows: DataFrame
+    """The columns of the table, and RAW, FILE and BLOCK beside them."""
+    fields: frozenset[str] = frozenset()
+    """The names of their fields, as far as the formats of the files state them."""
+
+
 def read_records(
     spark: SparkSession, files: Sequence[SourceFile], kind: str, schema: StructType, request: Request
-) -> DataFrame:
-    """The records of the files: the columns of the table, and RAW, FILE, BLOCK and UNKNOWN beside them."""
+) -> Records:
+    """The records of the files. `json_fields` tells the fields of JSON files."""
     paths = [file.path for file in files]
     match kind:
         case "json":
@@ -72,24 +81,20 @@ def read_records(
             return _columnar(spark, paths, kind, schema)
 
 
-def _json(spark: SparkSession, paths: list[str], schema: StructType) -> DataFrame:
-    from pyspark.sql import functions as f
+def _json(spark: SparkSession, paths: list[str], schema: StructType) -> Records:
     from pyspark.sql.types import StringType, StructType
 
-    text = spark.read.text(paths).select("value", *_place())
     wanted = StructType([*schema.fields]).add(RAW, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
-    parsed = f.from_json(f.col("value"), wanted, options).alias("row")
-    keys = f.json_object_keys("value")
-    known = f.array(*[f.lit(name) for name in schema.names])
-    unknown = f.coalesce(f.array_except(keys, known), f.array().cast("array<string>"))
-    rows = text.where(f.length(f.trim("value")) > 0).select(parsed, FILE, BLOCK, unknown.alias(UNKNOWN))
-    return rows.select("row.*", FILE, BLOCK, UNKNOWN)
+    reader = spark.read.schema(wanted).option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW)
+    return Records(reader.json(paths).select(*quoted_columns(schema), RAW, *_place()))
 
 
-def _csv(spark: SparkSession, paths: list[str], schema: StructType, request: Request) -> DataFrame:
+def quoted_columns(schema: StructType) -> list[str]:
+    return [f"`{name}`" for name in schema.names]
+
+
+def _csv(spark: SparkSession, paths: list[str], schema: StructType, request: Request) -> Records:
     """Files with the same header are read together, by the names in their header and not by position."""
-    from pyspark.sql import functions as f
     from pyspark.sql.types import StringType, StructType
 
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -108,16 +113,14 @@ def _csv(spark: SparkSession, paths: list[str], schema: StructType, request: Req
         reader = reader.option("header", request.header).option("mode", "PERMISSIVE")
         rows = reader.option("columnNameOfCorruptRecord", RAW).csv(members)
         present = {name.lower(): name for name in header}
-        unknown = [f.lit(name) for name in header if name.lower() not in known]
         chosen = [_present(present.get(name.lower()), name, schema) for name in schema.names]
-        extra = f.array(*unknown) if unknown else f.array().cast("array<string>")
-        frames.append(rows.select(*chosen, RAW, *_place(), extra.alias(UNKNOWN)))
+        frames.append(rows.select(*chosen, RAW, *_place()))
     if not frames:
-        return _empty(spark, schema)
+        return Records(_empty(spark, schema))
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
-    return whole
+    return Records(whole, frozenset(name for header in groups for name in header))
 
 
 def _place() -> tuple[Column, Column]:
@@ -140,28 +143,26 @@ def _header(path: str, delimiter: str) -> tuple[str, ...]:
 
 
 def _opened(path: str) -> TextIO:
-    if path.endswith(".gz"):
-        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", errors="replace"))
-    return Path(path).open(encoding="utf-8-sig", errors="replace")
+    """A file as text, on disk or in an object store, compressed or not."""
+    system, name = open_location(path)
+    return io.TextIOWrapper(system.open_input_stream(name, compression="detect"), "utf-8-sig", errors="replace")
 
 
-def _text(spark: SparkSession, paths: list[str], schema: StructType) -> DataFrame:
+def _text(spark: SparkSession, paths: list[str], schema: StructType) -> Records:
     from pyspark.sql import functions as f
 
     if len(schema.names) != 1:
         raise IngestRefused(f"text files have one column; the table has {', '.join(schema.names)}")
-    nothing = f.lit(None).cast("string").alias(RAW), f.array().cast("array<string>").alias(UNKNOWN)
     rows = spark.read.text(paths).select(f.col("value").alias(schema.names[0]), *_place())
-    return rows.select("*", *nothing)
+    return Records(rows.select("*", f.lit(None).cast("string").alias(RAW)))
 
 
-def _columnar(spark: SparkSession, paths: list[str], kind: str, schema: StructType) -> DataFrame:
+def _columnar(spark: SparkSession, paths: list[str], kind: str, schema: StructType) -> Records:
     """Parquet and Avro know their types. A value that cannot be cast to the table's type rejects its row."""
     from pyspark.sql import functions as f
 
     rows = spark.read.format(kind).options(mergeSchema=True).load(paths)
     present = {name.lower(): name for name in rows.columns}
-    known = {name.lower() for name in schema.names}
     bad: Column = f.expr("false")
     chosen = []
     for field in schema.fields:
@@ -172,10 +173,8 @@ def _columnar(spark: SparkSession, paths: list[str], kind: str, schema: StructTy
             bad = bad | (f.col(f"`{found}`").isNotNull() & cast.isNull())
             column = cast.alias(field.name)
         chosen.append(column)
-    unknown = [f.lit(name) for name in rows.columns if name.lower() not in known]
     raw = f.when(bad, f.to_json(f.struct(*[f.col(f"`{name}`") for name in rows.columns]))).alias(RAW)
-    extra = f.array(*unknown) if unknown else f.array().cast("array<string>")
-    return rows.select(*chosen, raw, *_place(), extra.alias(UNKNOWN))
+    return Records(rows.select(*chosen, raw, *_place()), frozenset(rows.columns))
 
 
 def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -187,8 +186,69 @@ def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
         f.lit(None).cast("string").alias(RAW),
         f.lit(None).cast("string").alias(FILE),
         f.lit(None).cast("long").alias(BLOCK),
-        f.array().cast("array<string>").alias(UNKNOWN),
     )
+
+
+# --- fields of JSON files ------------------------------------------------------------------------------------------
+
+
+def json_fields(spark: SparkSession, files: Sequence[SourceFile]) -> set[str]:
+    """The names of all fields in JSON files. Spark's reader leaves fields without a column out silently.
+
+    Arrow's parser finds them at a small part of the cost of Spark's. It opens the files by itself, so Spark's parser
+    replaces it where that fails: in a compression that it does not know, or without a key for the store.
+    """
+    paths = [file.path for file in files]
+    if not any(path.endswith(".snappy") for path in paths):
+        rows = spark.createDataFrame([(path,) for path in paths], "path string")
+        tasks = max(1, min(len(paths), _FIELD_TASKS))
+        with suppress(Exception):
+            found = rows.repartition(tasks).mapInArrow(_fields_of_batches, "name string").distinct().collect()
+            return {row["name"] for row in found}
+    return set(spark.read.json(paths).schema.names)
+
+
+def _fields_of_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """Runs in Spark's tasks, with some files each."""
+    import pyarrow as pa
+
+    for batch in batches:
+        names = {name for path in batch.column(0).to_pylist() for name in fields_of(path)}
+        yield pa.RecordBatch.from_pydict({"name": pa.array(sorted(names), pa.string())})
+
+
+def fields_of(path: str) -> set[str]:
+    """The names of the fields in a file with one JSON record per line."""
+    system, name = open_location(path)
+    names, left = set[str](), b""
+    with system.open_input_stream(name, compression="detect") as source:
+        while data := source.read(_CHUNK_BYTES):
+            whole, end, rest = (left + data).rpartition(b"\n")
+            left = rest
+            if end:
+                names |= _fields_in(whole)
+    return names | _fields_in(left)
+
+
+def _fields_in(lines: bytes) -> set[str]:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    if not lines.strip():
+        return set()
+    try:
+        options = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+        return set(arrow_json.read_json(pa.BufferReader(lines), read_options=options).column_names)
+    except pa.ArrowInvalid:  # one line is not JSON, or a field has values of several types
+        return {name for line in lines.splitlines() for name in _fields_of_line(line)}
+
+
+def _fields_of_line(line: bytes) -> Iterable[str]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return ()
+    return record if isinstance(record, dict) else ()
 
 
 # --- rejected records ----------------------------------------------------------------------------------------------
@@ -213,13 +273,9 @@ def explain(kind: str, schema: dict[str, str], batches: Iterator[Any]) -> Iterat
 
 def _lines_of(path: str) -> dict[str, list[int]]:
     """The numbers of the lines with each text. A file that cannot be opened here has none."""
-    parts = urlsplit(path)
-    if parts.scheme not in ("", "file"):
-        return {}
-    name = unquote(parts.path)
     found: dict[str, list[int]] = defaultdict(list)
     try:
-        with _opened(name) as source:
+        with _opened(path) as source:
             for number, line in enumerate(source, 1):
                 found[line.rstrip("\r\n")].append(number)
     except OSError:

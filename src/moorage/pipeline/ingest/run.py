@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from moorage.pipeline.ingest.files import Batch, BatchLog, SourceFile, find_files, input_format_of, source_id
-from moorage.pipeline.ingest.parsing import BLOCK, FILE, RAW, UNKNOWN, explain, infer_schema, read_records
+from moorage.pipeline.ingest.files import (
+    Batch,
+    BatchLog,
+    SourceFile,
+    find_files,
+    input_format_of,
+    location_of,
+    source_id,
+)
+from moorage.pipeline.ingest.parsing import (
+    BLOCK,
+    FILE,
+    RAW,
+    explain,
+    infer_schema,
+    json_fields,
+    quoted_columns,
+    read_records,
+)
 from moorage.pipeline.ingest.requests import IngestRefused, Request, Summary
 from moorage.pipeline.ingest.targets import Target, target_of
 
@@ -23,14 +41,21 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 REJECTED: Final = "_rejected"
 _REJECTED_COLUMNS: Final = "file string, line long, reason string, record string, batch long, at timestamp"
+_OPEN_COST: Final = "spark.sql.files.openCostInBytes"
+_OPEN_COST_DEFAULT: Final = "4194304b"
 _MOST_UNREADABLE: Final = 100
-_UPSERT_TRIES: Final = 5
+_MOST_UNKNOWN: Final = 1000
 _PATH_IN_ERROR: Final = re.compile(r"(?:file|s3a?)://?/?[^\s\]'\"]+")
 
 
 def ingest(spark: SparkSession, request: Request, tell: Tell = lambda _: None) -> Summary:
     """Take the files of the source that were not taken yet. Run it again at any time, also after a kill."""
     _require_plausible(request)
+    with _many_files_per_task(spark):
+        return _ingest(spark, request, tell)
+
+
+def _ingest(spark: SparkSession, request: Request, tell: Tell) -> Summary:
     started, total = time.monotonic(), Summary(table=request.table)
     files = find_files(request.source)
     target = target_of(spark, request, request.table)
@@ -54,6 +79,20 @@ def ingest(spark: SparkSession, request: Request, tell: Tell = lambda _: None) -
             total.add(run.batch(log.plan(new[start : start + request.files_per_batch])))
     total.seconds = round(time.monotonic() - started, 3)
     return total
+
+
+@contextmanager
+def _many_files_per_task(spark: SparkSession) -> Iterator[None]:
+    """Spark counts the opening of a file as 4 MB: 10,000 small files become 313 tasks, and 313 files of the table."""
+    before = spark.conf.get(_OPEN_COST)
+    if before != _OPEN_COST_DEFAULT:  # the user has chosen
+        yield
+        return
+    spark.conf.set(_OPEN_COST, "16384")
+    try:
+        yield
+    finally:
+        spark.conf.set(_OPEN_COST, before)
 
 
 def _require_plausible(request: Request) -> None:
@@ -83,6 +122,7 @@ class _Run:
         """Run a batch. A file that cannot be read is left out, and the batch starts again without it."""
         size = sum(file.size for file in batch.files)
         self._tell(f"batch {batch.number}: {len(batch.files):,} files, {size / 1e6:,.1f} MB")
+        before = self._target.version()
         readable, unreadable = list(batch.files), dict[str, str]()
         summary = None
         while summary is None:
@@ -97,9 +137,18 @@ class _Run:
                 readable.remove(bad)
                 unreadable[bad.path] = _first_line(str(error))
         self._keep_unreadable(batch, unreadable, summary)
-        self._log.finish(batch)
         summary.files, summary.bytes = len(batch.files), size
+        self._record_origin(batch, before, summary)
+        self._log.finish(batch)
         return summary
+
+    def _record_origin(self, batch: Batch, before: str | None, summary: Summary) -> None:
+        """Before the batch is finished: a run that is killed here records it when it repeats the batch."""
+        versions = self._target.versions_of(self._app_id, batch.number, before)
+        if versions:
+            counts = {name: getattr(summary, name) for name in ("rows", "files", "bytes", "rejected")}
+            previous = None if batch.overwrite else before
+            self._target.record(versions, previous, location_of(self._request.source), counts)
 
     def _attempt(self, batch: Batch, files: list[SourceFile], *, is_replay: bool) -> Summary:
         from pyspark.sql import Observation
@@ -109,41 +158,39 @@ class _Run:
             self._target.add_columns(infer_schema(self._spark, files, self._kind, self._request))
         schema = self._target.columns()
         summary = Summary(table=self._request.table)
-        records = read_records(self._spark, files, self._kind, schema, self._request)
+        records, fields = read_records(self._spark, files, self._kind, schema, self._request)
         seen = Observation()
         observed = records.observe(
             seen,
             f.count_if(f.col(RAW).isNull()).alias("rows"),
             f.count_if(f.col(RAW).isNotNull()).alias("rejected"),
-            f.count_if(f.size(UNKNOWN) > 0).alias("unknown"),
         )
         rows = observed.where(f.col(RAW).isNull())
-        columns = [f"`{name}`" for name in schema.names]
+        columns = quoted_columns(schema)
         if self._request.mode == "upsert":
             # Read once: the rows are used twice, and MERGE refuses the order of rows as not deterministic.
-            self._upsert(self._last_of_each_key(rows, files).select(*columns).localCheckpoint(), batch)
+            newest = self._last_of_each_key(rows, files).select(*columns).localCheckpoint()
+            self._target.upsert(newest, self._request.key, self._app_id, batch.number)
         else:
             rows = rows.select(*columns)
             self._target.write(rows, self._app_id, batch.number, overwrite=batch.overwrite)
         # A replayed batch may be in the table already, and then its rows were not read, so nothing was observed.
-        is_observed = not is_replay and self._request.mode != "upsert"
+        is_observed = not is_replay and self._request.mode != "upsert" and self._target.is_observed
         self._report(batch, records, schema, summary, seen.get if is_observed else None)
+        if self._kind == "json" and files:
+            fields = frozenset(json_fields(self._spark, files))
+        summary.unknown_fields = unknown_of(fields, schema.names, exact=self._kind == "json")
         return summary
 
     def _report(
         self, batch: Batch, records: DataFrame, schema: StructType, summary: Summary, counted: dict[str, Any] | None
     ) -> None:
         """Complete the summary, and keep the records that were rejected."""
-        from pyspark.sql import functions as f
-
         # Spark refuses to read nothing but the rejected records of CSV files. It reads them from a cache.
         kept = records.persist()
         try:
             counted = counted or self._counts(kept)
             summary.rows, summary.rejected = int(counted["rows"]), int(counted["rejected"])
-            if counted["unknown"]:
-                names = kept.select(f.explode(UNKNOWN).alias("name")).distinct().limit(1000).collect()
-                summary.unknown_fields = sorted(row["name"] for row in names)
             if summary.rejected:
                 self._keep_rejected(batch, self._rejected(kept, schema), summary)
         finally:
@@ -155,7 +202,6 @@ class _Run:
         row = records.agg(
             f.count_if(f.col(RAW).isNull()).alias("rows"),
             f.count_if(f.col(RAW).isNotNull()).alias("rejected"),
-            f.count_if(f.size(UNKNOWN) > 0).alias("unknown"),
         ).first()
         return {} if row is None else row.asDict()
 
@@ -172,15 +218,6 @@ class _Run:
         aged = rows.withColumn("__line", f.monotonically_increasing_id()).join(f.broadcast(oldest_first), FILE, "left")
         latest = Window.partitionBy(*self._request.key).orderBy(*map(f.desc_nulls_last, ("__age", BLOCK, "__line")))
         return aged.withColumn("__rank", f.row_number().over(latest)).where("__rank = 1")
-
-    def _upsert(self, rows: DataFrame, batch: Batch) -> None:
-        for attempt in range(_UPSERT_TRIES):
-            try:
-                self._target.upsert(rows, self._request.key, self._app_id, batch.number)
-                return
-            except Exception as error:
-                if "ExpectedVersion" not in str(error) or attempt == _UPSERT_TRIES - 1:
-                    raise
 
     def _rejected(self, records: DataFrame, schema: StructType) -> DataFrame:
         from pyspark.sql import functions as f
@@ -210,6 +247,12 @@ class _Run:
         whole = rows.withColumn("batch", f.lit(batch.number).cast("long")).withColumn("at", f.current_timestamp())
         side.write(whole, f"{self._app_id}-{part}", batch.number, overwrite=False)
         summary.rejected_table = name
+
+
+def unknown_of(fields: Iterable[str], columns: Iterable[str], *, exact: bool) -> list[str]:
+    """The fields without a column. Names of JSON fields are compared exactly, as Spark does."""
+    known = set(columns) if exact else {name.lower() for name in columns}
+    return sorted(name for name in fields if (name if exact else name.lower()) not in known)[:_MOST_UNKNOWN]
 
 
 def _file_in(message: str, files: list[SourceFile]) -> SourceFile | None:

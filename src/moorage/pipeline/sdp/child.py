@@ -14,6 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from moorage.pipeline.sdp.column_origins import Origins, origins_of_plan, origins_of_query
+from moorage.pipeline.sdp.import_guard import Refused, no_writes
+from moorage.pipeline.sdp.sql_files import Reads, SqlNotUnderstood, reads_of, statements_of
+
 LOSES_EDGES: Final = frozenset(
     (
         *("with_columns", "with_columns_renamed", "drop", "fill_na", "drop_na", "replace", "sample", "with_watermark"),
@@ -22,11 +26,15 @@ LOSES_EDGES: Final = frozenset(
 )
 """Operators that Spark binds to the table as it is now, so that the flow no longer waits for its source. The first run
 works, and each later one reads the rows of the run before."""
+MOORAGE: Final = "moorage"
+_WAP: Final = "write.wap.enabled"
+"""The property of a table that lets a run write to a branch of it."""
+_MAX_AGE: Final = "maxFileAge"
+_CLIENT: Final = {
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.connect.session.planCompression.threshold": "-1",  # plans are looked at before they are sent
+}
 _INSTEAD: Final = 'use select("*", …), selectExpr, filter, groupBy or SQL, which keep the dependency'
-
-
-class Refused(Exception):
-    """The project would lose rows silently."""
 
 
 def main() -> int:
@@ -53,10 +61,9 @@ def _run(order: dict[str, Any], tell: Any) -> None:
     root = Path(order["folder"])
     spec_path = root / "spark-pipeline.yml"
     spec = load_pipeline_spec(spec_path)
-    _require_views_on_a_branch(root)
     conf = {**spec.configuration, **order["conf"]}
-    builder = SparkSession.builder.remote(order["remote"]).config("spark.sql.connect.serverStacktrace.enabled", "false")
-    for key, value in conf.items():
+    builder = SparkSession.builder.remote(order["remote"])
+    for key, value in (conf | _CLIENT).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -71,7 +78,8 @@ def _run_graph(spark: Any, spec_path: Path, spec: Any, order: dict[str, Any], co
 
     graph = create_dataflow_graph(spark, default_catalog=spec.catalog, default_database=spec.database, sql_conf=conf)
     tell(kind="spec", name=spec.name, catalog=spec.catalog, database=spec.database, storage=spec.storage)
-    register_definitions(spec_path, _registry(spark, graph, tell, spec_path.parent), spec, spark, graph)
+    with no_writes(spark, spec_path.parent):
+        register_definitions(spec_path, _registry(spark, graph, tell, spec_path.parent), spec, spark, graph)
     events = start_run(
         spark,
         graph,
@@ -96,13 +104,14 @@ def _registry(spark: Any, graph: str, tell: Any, root: Path) -> Any:
 
         def register_output(self, output: Any) -> None:
             if isinstance(output, MaterializedView):
-                properties = {**(output.table_properties or {}), "write.wap.enabled": "true"}
+                properties = {**(output.table_properties or {}), _WAP: "true"}
                 output = dataclasses.replace(output, table_properties=properties)
                 tell(kind="output", type="view", name=output.name)
             elif isinstance(output, StreamingTable):
                 tell(kind="output", type="table", name=output.name)
-            elif isinstance(output, Sink):
-                tell(kind="output", type="sink", name=output.name)
+            elif isinstance(output, Sink) and output.format == MOORAGE:
+                options = {name.lower(): value for name, value in output.options.items()}
+                tell(kind="output", type="sink", name=output.name, table=options.get("path") or options.get("table"))
             super().register_output(output)
 
         def register_flow(self, flow: Any) -> None:
@@ -116,10 +125,43 @@ def _registry(spark: Any, graph: str, tell: Any, root: Path) -> Any:
                 self._client = inner
 
         def register_sql(self, sql_text: str, file_path: Path) -> None:
-            tell(kind="sql", file=str(file_path), text=sql_text)
+            for line in _sql_definitions(sql_text, str(file_path)):
+                tell(**line)
             super().register_sql(sql_text, file_path)
 
     return Registry(spark, graph)
+
+
+def _sql_definitions(text: str, file: str) -> Iterator[dict[str, Any]]:
+    """The outputs and flows of a SQL file, as the child reports them."""
+    try:
+        found = list(statements_of(text))
+    except SqlNotUnderstood as error:
+        raise Refused(f"{file}:{error.line}: the statement cannot be analysed: {error.reason}") from error
+    for each in found:
+        if each.kind == "view" and each.properties.get(_WAP) != "true":
+            raise Refused(
+                f"{file}:{each.line}: the view {each.name} needs TBLPROPERTIES ('{_WAP}' = 'true'), so that a failed "
+                "run leaves its rows as they are"
+            )
+        if each.kind in ("view", "table"):
+            yield {"kind": "output", "type": each.kind, "name": each.name}
+        if each.query is not None:
+            yield {
+                "kind": "flow",
+                "name": each.name,
+                "target": each.target,
+                "reads": each.reads.tables,
+                "sources": each.reads.sources,
+                "file": file,
+                "line": each.line,
+                **_columns(origins_of_query(each.query)),
+            }
+
+
+def _columns(found: Origins) -> dict[str, Any]:
+    known = {name: sorted(places) for name, places in found.columns.items() if places}
+    return {"columns": known, "every": sorted(found.every), "hidden": sorted(found.columns.keys() - known.keys())}
 
 
 class _Watched:
@@ -133,15 +175,26 @@ class _Watched:
 
     def execute_command(self, command: Any, *args: Any, **kwargs: Any) -> Any:
         plan = command.pipeline_command.define_flow.relation_flow_details.relation
-        for operator, tables in operators_above_reads(plan):
+        accept_late_files(plan)
+        try:
+            found, operators = reads_in(plan), list(operators_above_reads(plan))
+        except SqlNotUnderstood as error:
+            raise Refused(f"{self._file}:{self._line}: the query cannot be analysed: {error.reason}") from error
+        for operator, tables in operators:
             if operator in LOSES_EDGES:
                 raise Refused(
                     f"{self._file}:{self._line}: the flow '{self._flow.name}' uses {operator} on the table "
                     f"'{tables[0]}'; {_INSTEAD}"
                 )
-        reads = sorted({table for _, tables in operators_above_reads(plan) for table in tables})
         self._tell(
-            kind="flow", name=self._flow.name, target=self._flow.target, reads=reads, file=self._file, line=self._line
+            kind="flow",
+            name=self._flow.name,
+            target=self._flow.target,
+            reads=found.tables,
+            sources=found.sources,
+            file=self._file,
+            line=self._line,
+            **_columns(origins_of_plan(plan)),
         )
         return self.inner.execute_command(command, *args, **kwargs)
 
@@ -154,6 +207,9 @@ def operators_above_reads(relation: Any) -> Iterator[tuple[str, list[str]]]:
     if kind == "read" and relation.read.WhichOneof("read_type") == "named_table":
         yield "read", [relation.read.named_table.unparsed_identifier]
         return
+    if kind == "sql":
+        yield "read", list(reads_of(relation.sql.query).tables)
+        return
     below: list[str] = []
     for child in _children(getattr(relation, kind)):
         for operator, tables in operators_above_reads(child):
@@ -163,6 +219,39 @@ def operators_above_reads(relation: Any) -> Iterator[tuple[str, list[str]]]:
         yield kind, below
 
 
+def accept_late_files(relation: Any) -> None:
+    """Let streams read files however old they are. By default Spark skips those a week older than the newest one."""
+    kind = relation.WhichOneof("rel_type")
+    if kind is None:
+        return
+    if kind == "read" and relation.read.WhichOneof("read_type") == "data_source":
+        source = relation.read.data_source
+        given = {name.lower() for name in source.options}
+        if relation.read.is_streaming and source.format != MOORAGE and _MAX_AGE.lower() not in given:
+            source.options[_MAX_AGE] = "36500d"
+    for child in _children(getattr(relation, kind)):
+        accept_late_files(child)
+
+
+def reads_in(relation: Any) -> Reads:
+    """What a plan reads: tables by their names, in SQL and by `format("moorage")`, and paths by all other formats."""
+    kind = relation.WhichOneof("rel_type")
+    if kind == "read" and relation.read.WhichOneof("read_type") == "named_table":
+        return Reads(tables=(relation.read.named_table.unparsed_identifier,))
+    if kind == "read":
+        source = relation.read.data_source
+        paths = {*source.paths, *(value for name, value in source.options.items() if name.lower() == "path")}
+        found = tuple(sorted(paths))
+        return Reads(tables=found) if source.format == MOORAGE else Reads(sources=found)
+    if kind == "sql":
+        return reads_of(relation.sql.query)
+    below = [] if kind is None else [reads_in(child) for child in _children(getattr(relation, kind))]
+    return Reads(
+        tables=tuple(sorted({name for each in below for name in each.tables})),
+        sources=tuple(sorted({name for each in below for name in each.sources})),
+    )
+
+
 def _children(message: Any) -> Iterator[Any]:
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -170,22 +259,6 @@ def _children(message: Any) -> Iterator[Any]:
         for item in value if field.is_repeated else (value,):
             if getattr(item, "DESCRIPTOR", None) is not None and item.DESCRIPTOR.name == "Relation":
                 yield item
-
-
-def _require_views_on_a_branch(root: Path) -> None:
-    """A view of a SQL file must state that it can be written on a branch. Otherwise a failed run empties it."""
-    import re
-
-    statement = re.compile(r"CREATE\s+(?:OR\s+REFRESH\s+)?MATERIALIZED\s+VIEW\s+(\S+)[^;]*", re.IGNORECASE)
-    for file in sorted(root.rglob("*.sql")):
-        text = file.read_text(encoding="utf-8")
-        for found in statement.finditer(text):
-            if "write.wap.enabled" not in found[0]:
-                line = text.count("\n", 0, found.start()) + 1
-                raise Refused(
-                    f"{file.relative_to(root)}:{line}: the view {found[1]} needs "
-                    "TBLPROPERTIES ('write.wap.enabled' = 'true'), so that a failed run leaves its rows as they are"
-                )
 
 
 def _message(error: Exception) -> str:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from moorage.client.spark import SparkSettings, SparkUnavailable, connect_command, fetch_jars
 from moorage.client.spark.catalogs import catalog_configuration
+from moorage.client.spark.jars import find_pyspark, without_those_of_spark
 from moorage.client.spark.sessions import find_catalogs, prepare_environment
 
 _START_SECONDS: Final = 180.0
@@ -33,13 +35,17 @@ class ConnectServer:
         self._catalogs: list[str] = []
         self.port = 0
 
-    def address(self, catalog: str | None = None) -> str:
-        """The address of the running server, which it starts if needed."""
+    def address(self, catalog: str | None = None, on_wait: Callable[[], None] = lambda: None) -> str:
+        """The address of the running server, which it starts if needed. `on_wait` may raise, which ends the wait."""
         if self._settings.remote is not None:
             return self._settings.remote
         if not self.is_alive or (catalog is not None and catalog not in self._catalogs):
             self.stop()
-            self._start()
+            try:
+                self._start(on_wait)
+            except BaseException:
+                self.stop()
+                raise
         return f"sc://127.0.0.1:{self.port}"
 
     @property
@@ -61,9 +67,10 @@ class ConnectServer:
         self._process = None
 
     def kill(self) -> None:
-        """Kill the process without a word, as an operating system without memory does."""
+        """Kill the process, and with it every run. A server elsewhere goes on. The next use starts a new one."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def __enter__(self) -> Self:
@@ -74,10 +81,10 @@ class ConnectServer:
     ) -> None:
         self.stop()
 
-    def _start(self) -> None:
+    def _start(self, on_wait: Callable[[], None]) -> None:
         self._catalogs = find_catalogs(self._url, self._token)
         # The flows run in threads that do not see the jars of a session, so the jars are on the class path.
-        path = ":".join(map(str, fetch_jars(self._settings)))
+        path = ":".join(map(str, without_those_of_spark(fetch_jars(self._settings), find_pyspark() / "jars")))
         conf = {
             **catalog_configuration(self._url, self._catalogs, token=self._token),
             "spark.driver.extraClassPath": path,
@@ -94,13 +101,15 @@ class ConnectServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "MOORAGE_URL": self._url},
+                # For `format("moorage")` in flows and sinks that name no server.
+                env={**os.environ, "MOORAGE_URL": self._url, **({"MOORAGE_TOKEN": self._token} if self._token else {})},
                 start_new_session=True,
             )
         deadline = time.monotonic() + _START_SECONDS
         while not _is_open(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SparkUnavailable(f"the Spark Connect server did not start; its log is {self._log}")
+            on_wait()
             time.sleep(0.2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,19 +24,32 @@ from moorage.pipeline.sdp.connect_server import ConnectServer, dying_with_parent
 _POLL_SECONDS: Final = 1.0
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "JAVA_HOME", "SPARK_LOCAL_IP")
 """The variables that the child inherits. Others may hold secrets."""
-_FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>\S+?)'? is (?P<state>[A-Z]+)")
-_SQL_OUTPUT: Final = re.compile(
-    r"CREATE\s+(?:OR\s+REFRESH\s+)?(?P<type>STREAMING\s+TABLE|MATERIALIZED\s+VIEW)\s+(?P<name>[\w.`]+)", re.IGNORECASE
-)
-_SQL_READ: Final = re.compile(r"(?:FROM|JOIN)\s+(?:STREAM\s*\(?\s*)?(?P<name>[\w.`]+)", re.IGNORECASE)
+_FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>[^\s']+)'? (?:is |has |has been )?(?P<state>[A-Z]{4,})")
+_UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?P<flow>[^']+)'")
+_ERROR: Final = "Error: "
+_MAX_ERROR: Final = 5_000
 
 
 class ProjectFailed(Exception):
-    """The check or the run failed. `refused` means that another attempt would fail in the same way."""
+    """The check or the run failed. `refused` means that another attempt would fail in the same way.
 
-    def __init__(self, message: str, *, refused: bool = False) -> None:
+    `has_ended` means that Spark reported the end. Otherwise the run may go on in the Spark server.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False, has_ended: bool = False) -> None:
         super().__init__(message)
-        self.refused = refused
+        self.refused, self.has_ended = refused, has_ended
+
+
+class FlowColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flow tells about the columns of its target."""
+
+    columns: dict[str, tuple[tuple[str, str], ...]]
+    """Column → the tables and columns that it is computed from."""
+    every: tuple[str, ...]
+    """The tables of which every column that is not named is passed on."""
+    hidden: tuple[str, ...] = ()
+    """Columns of unknown origin, also if a table in `every` has one of that name."""
 
 
 class Graph(msgspec.Struct, kw_only=True):
@@ -46,8 +61,11 @@ class Graph(msgspec.Struct, kw_only=True):
     storage: str = ""
     tables: list[str] = []
     views: list[str] = []
-    sinks: list[str] = []
+    sinks: dict[str, str] = {}
+    """Name → the table of the catalog to which it appends. Other sinks are left out."""
     flows: list[Flow] = []
+    columns: dict[str, list[FlowColumns]] = {}
+    """Target → what each of its flows tells about its columns."""
 
     def full_name(self, name: str) -> str:
         parts = name.replace("`", "").split(".")
@@ -63,6 +81,21 @@ class Outcome(msgspec.Struct, kw_only=True):
     flows: dict[str, str]
     """The last state of each flow."""
     log: list[str]
+    errors: dict[str, str] = {}
+    """Flow → why it failed."""
+
+    def failures(self) -> str:
+        """Each failed flow with its file, line and reason. Spark's own error has the reason of one, without its name.
+
+        Flows that failed because of another one are left out.
+        """
+        where = {self.graph.full_name(flow.name): flow for flow in self.graph.flows}
+        lines = []
+        for name, reason in self.errors.items():
+            flow = where.get(name)
+            place = f"{flow.file}:{flow.line}: " if flow and flow.file else ""
+            lines.append(f"{place}the flow '{name}' failed: {reason}")
+        return "\n".join(lines)[:_MAX_ERROR]
 
 
 OnEvent = Callable[[Outcome], None]
@@ -84,13 +117,14 @@ def run_project(
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        remote = f"{server.address(catalog)}/;user_id=moorage;session_id={session_id}"
+        outcome = Outcome(graph=Graph(), flows={}, log=[])
+        address = server.address(catalog, on_wait=lambda: on_event(outcome))
+        remote = f"{address}/;user_id=moorage;session_id={session_id}"
         whole = {"conf": {}, "dry": False, **order, "folder": str(folder), "remote": remote}
-        return _watched(whole, server, on_event)
+        return _watched(whole, server, outcome, on_event)
 
 
-def _watched(order: dict[str, Any], server: ConnectServer, on_event: OnEvent) -> Outcome:
-    outcome = Outcome(graph=Graph(), flows={}, log=[])
+def _watched(order: dict[str, Any], server: ConnectServer, outcome: Outcome, on_event: OnEvent) -> Outcome:
     child = subprocess.Popen(
         dying_with_parent([sys.executable, "-m", "moorage.pipeline.sdp.child", json.dumps(order)]),
         stdin=subprocess.DEVNULL,
@@ -155,52 +189,79 @@ def _take(line: dict[str, Any], outcome: Outcome) -> ProjectFailed | None:
         case "spec":
             graph.name, graph.storage = line["name"], line["storage"]
             graph.catalog, graph.database = line["catalog"], line["database"]
+        case "output" if line["type"] == "sink":
+            graph.sinks[line["name"]] = line["table"]
         case "output":
-            {"view": graph.views, "table": graph.tables, "sink": graph.sinks}[line["type"]].append(
-                graph.full_name(line["name"])
-            )
+            (graph.views if line["type"] == "view" else graph.tables).append(graph.full_name(line["name"]))
         case "flow":
             flow = Flow(
                 name=line["name"],
-                target=graph.full_name(line["target"]),
+                target=graph.sinks.get(line["target"]) or graph.full_name(line["target"]),
                 reads=tuple(map(graph.full_name, line["reads"])),
+                sources=tuple(line["sources"]),
                 file=line["file"],
                 line=line["line"],
             )
             graph.flows.append(flow)
-        case "sql":
-            _take_sql(line, graph)
+            graph.columns.setdefault(flow.target, []).append(_flow_columns(line, graph))
         case "event":
-            outcome.log.append(line["text"])
-            if found := _FLOW_EVENT.search(line["text"]):
-                outcome.flows[found["flow"]] = found["state"]
+            _take_event(line["text"], outcome)
         case "error":
-            return ProjectFailed(line["message"], refused=line["refused"])
+            message = line["message"] if line["refused"] else (outcome.failures() or line["message"])
+            return ProjectFailed(message, refused=line["refused"], has_ended=True)
     return None
 
 
-def _take_sql(line: dict[str, Any], graph: Graph) -> None:
-    """The outputs of a SQL file and the tables that it reads, found by their keywords."""
-    text = re.sub(r"--[^\n]*", "", line["text"])
-    start = 0
-    for statement in text.split(";"):
-        if found := _SQL_OUTPUT.search(statement):
-            name = graph.full_name(found["name"])
-            (graph.views if "VIEW" in found["type"].upper() else graph.tables).append(name)
-            reads = tuple(sorted({graph.full_name(read["name"]) for read in _SQL_READ.finditer(statement)}))
-            at = line["text"].count("\n", 0, start + found.start()) + 1
-            graph.flows.append(Flow(name=name, target=name, reads=reads, file=line["file"], line=at))
-        start += len(statement) + 1
+def _flow_columns(line: dict[str, Any], graph: Graph) -> FlowColumns:
+    return FlowColumns(
+        columns={
+            name: tuple((graph.full_name(table), column) for table, column in places)
+            for name, places in line["columns"].items()
+        },
+        every=tuple(map(graph.full_name, line["every"])),
+        hidden=tuple(line["hidden"]),
+    )
+
+
+def _take_event(text: str, outcome: Outcome) -> None:
+    outcome.log.append(text)
+    found, state = _FLOW_EVENT.match(text), "FAILED"
+    if found is not None:
+        state = found["state"]
+    else:
+        found = _UNRESOLVED.match(text)
+    if found is None:
+        return
+    outcome.flows[found["flow"]] = state
+    if state == "FAILED" and _ERROR in text:
+        outcome.errors[found["flow"]] = text.partition(_ERROR)[2].strip()
 
 
 def interrupt(server: ConnectServer, session_id: str) -> None:
     """End what an earlier attempt left running in the server: a run goes on there when its client dies."""
-    from pyspark.sql.connect.session import SparkSession
+    from pyspark.errors import PySparkException
 
     if not server.is_alive:
         return
+    # A session that has ended already, or ends just now, is refused with an error.
+    with contextlib.suppress(PySparkException), _session(server, session_id) as spark:
+        spark.interruptAll()
+
+
+def fetch_rows(server: ConnectServer, query: str) -> list[dict[str, Any]]:
+    """The result of a query, by a session of its own."""
+    with _session(server, str(uuid.uuid4())) as spark:
+        return [row.asDict() for row in spark.sql(query).collect()]
+
+
+@contextlib.contextmanager
+def _session(server: ConnectServer, session_id: str) -> Iterator[Any]:
+    from pyspark.sql.connect.session import SparkSession
+
     # Not the common builder: it would refuse a second session in the process of a worker.
     spark = SparkSession.builder.remote(f"{server.address()}/;user_id=moorage;session_id={session_id}").create()
-    spark.interruptAll()
-    spark.client.release_session()
-    spark.client.close()
+    try:
+        yield spark
+    finally:
+        spark.client.release_session()
+        spark.client.close()

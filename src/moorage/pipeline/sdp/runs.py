@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from moorage.client import Client
 from moorage.client.answers import Job, Pipeline
+from moorage.client.expectations import PROPERTY as EXPECTATIONS
 from moorage.client.operations import IcebergCommit
-from moorage.pipeline.program import PermanentFailure, Program, Progress
+from moorage.core.entries import JobState
+from moorage.core.jobs import PIPELINE
+from moorage.pipeline.program import Failure, PermanentFailure, Program, Progress
+from moorage.pipeline.sdp.checkpoints import has_checkpoint, storage_of
 from moorage.pipeline.sdp.connect_server import ConnectServer
-from moorage.pipeline.sdp.project import Outcome, ProjectFailed, interrupt, run_project
+from moorage.pipeline.sdp.project import Outcome, ProjectFailed, fetch_rows, interrupt, run_project
+from moorage.pipeline.sdp.results import States, involved_tables, recorded_versions, result_of, states_of, with_rows
 
 MAIN: Final = "main"
 _NAMESPACE: Final = uuid.UUID("5d7b5c1e-3f4a-4e0e-9a57-0d6f5f2f7a10")
@@ -23,14 +29,14 @@ def pipeline_program(server: ConnectServer) -> Program:
     def run(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
         catalog, *path, name = job.args["pipeline"]
         pipeline = client.pipelines.get(catalog, path, name)
-        for attempt in range(1, job.attempt):
-            interrupt(server, session_of(job, attempt))
+        interrupt_earlier(server, client, job)
         branch = f"run-{job.id}"
-        before = {table: client.pipelines.iceberg_metadata(table) for table in _involved(pipeline)}
+        before = states_of(client, involved_tables(pipeline))
         drop_branches(client, pipeline, branch)  # of an attempt that was killed
         chosen = ("refresh", "full_refresh", "full_refresh_all")
         order: dict[str, Any] = {key: value for key, value in job.args.items() if key in chosen}
         order["conf"] = {"spark.wap.branch": branch}
+        order |= recompute_dropped(pipeline, before, order)
         try:
             outcome = run_project(
                 pipeline.files,
@@ -40,17 +46,51 @@ def pipeline_program(server: ConnectServer) -> Program:
                 on_event=_reporter(progress),
                 catalog=catalog,
             )
-        except ProjectFailed as error:
+        except BaseException as error:
+            if not (isinstance(error, ProjectFailed) and error.has_ended):
+                interrupt(server, session_of(job, job.attempt))
+                # An interrupt can leave flows running, so a server of this worker ends with them.
+                server.kill()
             drop_branches(client, pipeline, branch)
-            raise (PermanentFailure if error.refused else RuntimeError)(str(error)) from error
-        except BaseException:
-            interrupt(server, session_of(job, job.attempt))
-            drop_branches(client, pipeline, branch)
+            if isinstance(error, ProjectFailed):
+                raise (PermanentFailure if error.refused else Failure)(str(error)) from error
             raise
-        publish(client, pipeline, branch)
-        return result_of(client, pipeline, outcome, before)
+        published = publish(client, pipeline, branch)
+        after = with_rows(client, states_of(client, involved_tables(pipeline)), pipeline.sinks)
+        recorded = recorded_versions(client, pipeline)
+        columns = outcome.graph.columns
+        result = result_of(pipeline, before, after, published=published, recorded=recorded, columns=columns)
+        return {**result, "flows": outcome.flows, "expectations": expectation_counts(server, after, published)}
 
     return run
+
+
+def interrupt_earlier(server: ConnectServer, client: Client, job: Job) -> None:
+    """End what earlier attempts have left in the Spark server, also those of the last run, which was given up."""
+    for attempt in range(1, job.attempt):
+        interrupt(server, session_of(job, attempt))
+    runs = client.jobs.list(kind=PIPELINE, subject=job.subject, newest_first=True)
+    last = next((each for each in islice(runs, 2) if each.id != job.id), None)
+    if last is not None and last.state in (JobState.CANCELLED, JobState.FAILED):
+        for attempt in range(1, last.attempt + 1):
+            interrupt(server, session_of(last, attempt))
+
+
+def recompute_dropped(pipeline: Pipeline, before: States, order: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What to refresh so that streaming tables that were dropped get all their rows again.
+
+    They have no version, but their stream has a checkpoint, and would continue after the rows that are gone.
+    """
+    empty = [table for table in pipeline.tables if (found := before.get(table)) is None or found.version is None]
+    storage = storage_of(pipeline.files)
+    lost = set() if storage is None else {table for table in empty if has_checkpoint(storage, table)}
+    full, chosen = set(order.get("full_refresh") or ()), set(order.get("refresh") or ())
+    if not lost or order.get("full_refresh_all"):
+        return {}
+    if not full and not chosen:  # everything: to name one table excludes those that are not named
+        chosen = {*pipeline.tables, *pipeline.views}
+    lost &= chosen
+    return {"full_refresh": sorted(full | lost), "refresh": sorted(chosen - lost)}
 
 
 def session_of(job: Job, attempt: int) -> str:
@@ -68,19 +108,15 @@ def _reporter(progress: Progress) -> Callable[[Outcome], None]:
     return report
 
 
-def _involved(pipeline: Pipeline) -> list[str]:
-    read = {table for flow in pipeline.flows for table in flow.reads}
-    return sorted({*pipeline.tables, *pipeline.views, *(table for table in read if table.count(".") == 2)})
-
-
-def publish(client: Client, pipeline: Pipeline, branch: str) -> None:
-    """Move `main` of all views to what the run has written, in one entry of the ledger."""
-    commits = []
+def publish(client: Client, pipeline: Pipeline, branch: str) -> dict[str, int]:
+    """Move `main` of all views to what the run has written, in one entry of the ledger. Returns their new snapshots."""
+    commits, published = [], {}
     for view in pipeline.views:
         refs = _refs(client, view)
         if branch not in refs:
             continue
         main, written = refs.get(MAIN), refs[branch]
+        published[view] = written
         commits.append(
             IcebergCommit(
                 path=tuple(view.split(".")),
@@ -96,6 +132,7 @@ def publish(client: Client, pipeline: Pipeline, branch: str) -> None:
         )
     if commits:
         client.transact(commits)
+    return published
 
 
 def drop_branches(client: Client, pipeline: Pipeline, branch: str) -> None:
@@ -115,48 +152,19 @@ def _refs(client: Client, table: str) -> dict[str, int]:
     return {name: ref["snapshot-id"] for name, ref in refs.items()}
 
 
-def result_of(
-    client: Client, pipeline: Pipeline, outcome: Outcome, before: dict[str, dict[str, Any] | None]
-) -> dict[str, Any]:
-    """The rows of each table, and which snapshots were read and written."""
-    tables, written = {}, []
-    for table in (*pipeline.tables, *pipeline.views):
-        after = client.pipelines.iceberg_metadata(table)
-        if after is None:
+def expectation_counts(server: ConnectServer, after: States, published: Mapping[str, int]) -> dict[str, Any]:
+    """The counts that the run has published: table → expectation → action, fulfilled rows, broken rows."""
+    found: dict[str, Any] = {}
+    for view, snapshot in published.items():
+        state = after.get(view)
+        counted = None if state is None else ((state.metadata or {}).get("properties") or {}).get(EXPECTATIONS)
+        if counted is None:
             continue
-        snapshot = _main_snapshot(after)
-        summary = {} if snapshot is None else snapshot.get("summary") or {}
-        tables[table] = {"rows": _count(summary, "total-records"), "added": _added(before.get(table), after)}
-        if snapshot is not None and snapshot != _main_snapshot(before.get(table)):
-            written.append({"table": table, "snapshot": str(snapshot["snapshot-id"])})
-    own = {*pipeline.tables, *pipeline.views}
-    read = [
-        {"table": table, "snapshot": None if snapshot is None else str(snapshot["snapshot-id"])}
-        for table in _involved(pipeline)
-        if table not in own
-        for snapshot in [_main_snapshot(before.get(table))]
-    ]
-    lineage = {"reads": read, "writes": written, "flows": [[flow.target, *flow.reads] for flow in pipeline.flows]}
-    return {"digest": pipeline.digest, "tables": tables, "flows": outcome.flows, "lineage": lineage}
+        rows = fetch_rows(server, f"SELECT * FROM {quoted(view)} VERSION AS OF {snapshot}")  # noqa: S608
+        table = ".".join((*view.split(".")[:-1], counted.rsplit(".", 1)[-1]))
+        found[table] = {row.pop("expectation"): row for row in rows}
+    return found
 
 
-def _main_snapshot(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    current = None if metadata is None else metadata.get("current-snapshot-id")
-    if metadata is None or current in (None, -1):
-        return None
-    return next((each for each in metadata["snapshots"] if each["snapshot-id"] == current), None)
-
-
-def _added(before: dict[str, Any] | None, after: dict[str, Any]) -> int:
-    """The rows of the snapshots that the run has added to main."""
-    known = {each["snapshot-id"] for each in (before or {}).get("snapshots") or ()}
-    new = {each["snapshot-id"]: each for each in after["snapshots"] if each["snapshot-id"] not in known}
-    rows, at = 0, after.get("current-snapshot-id")
-    while at in new:
-        rows += _count(new[at].get("summary") or {}, "added-records") or 0
-        at = new[at].get("parent-snapshot-id")
-    return rows
-
-
-def _count(summary: dict[str, str], name: str) -> int | None:
-    return int(summary[name]) if name in summary else None
+def quoted(table: str) -> str:
+    return ".".join(f"`{part}`" for part in table.split("."))

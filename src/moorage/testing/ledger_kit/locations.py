@@ -33,6 +33,7 @@ class Locations:
         holder = make.table(lake.namespace, "holder", path=HELD)
         await make.add(ledger, holder, expects=[LocationFree(normalize_location(HELD))])
         assert (await to_moorage_error(ledger, LocationFree(normalize_location(path)))).actual == holder.id
+        assert await ledger.location_holder(normalize_location(path)) == holder.id
 
     @pytest.mark.parametrize("child", ["a", "é", "\U0010ffff", "\U0010ffff\U0010ffff"])
     async def test_a_location_with_another_below_it_is_taken(self, ledger: Ledger, child: str) -> None:
@@ -57,6 +58,7 @@ class Locations:
     async def test_a_sibling_location_is_free(self, ledger: Ledger, path: str) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.table(lake.namespace, "holder", path=HELD))
+        assert await ledger.location_holder(normalize_location(path)) is None
         sibling = make.table(lake.namespace, "sibling", path=path)
         await make.add(ledger, sibling, expects=[LocationFree(normalize_location(path))])
         assert (await to_moorage_error(ledger, LocationFree(normalize_location(path)))).actual == sibling.id

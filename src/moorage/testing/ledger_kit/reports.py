@@ -46,6 +46,19 @@ class Reports:
         assert [report.version for report in await ledger.reports(lake.tables[0], limit=2)] == [0, 1]
         assert [report.version for report in await ledger.reports(lake.tables[0], after=1)] == [2, 10]
 
+    async def test_reports_on_versions_below_one_are_deleted(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b")
+        for table in lake.tables:
+            for version in range(5):
+                await ledger.store_report(table, version, b"", kind=ReportKind.ACCESS)
+        await ledger.store_report(lake.table, 0, b"")
+        assert await ledger.delete_reports(lake.table, kind=ReportKind.ACCESS, below=4, limit=3) == 3
+        assert await ledger.delete_reports(lake.table, kind=ReportKind.ACCESS, below=4, limit=3) == 1
+        assert await ledger.delete_reports(lake.table, kind=ReportKind.ACCESS, below=4) == 0
+        assert [each.version for each in await ledger.reports(lake.table, kind=ReportKind.ACCESS)] == [4]
+        assert len(await ledger.reports(lake.tables[1], kind=ReportKind.ACCESS)) == 5
+        assert len(await ledger.reports(lake.table)) == 1
+
     async def test_reports_are_deleted_with_their_table_and_make_no_history(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         before = await ledger.position()

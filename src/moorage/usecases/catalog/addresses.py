@@ -22,7 +22,7 @@ from moorage.usecases.ports import Ports
 Chain = tuple[Securable, ...]
 """An object below its ancestors, outermost first."""
 
-_IN_METASTORE = frozenset({Kind.SHARE, Kind.RECIPIENT})
+IN_METASTORE = frozenset({Kind.SHARE, Kind.RECIPIENT, Kind.CREDENTIAL, Kind.EXTERNAL_LOCATION})
 """The kinds that are beside the catalogs, not in one."""
 
 
@@ -76,7 +76,7 @@ def recipient(name: str) -> Address:
 
 @lru_cache(maxsize=16_384)
 def _steps(address: Address) -> tuple[Step, ...]:
-    if address.kind in _IN_METASTORE:
+    if address.kind in IN_METASTORE:
         return (Step(address.shelf, address.key),)
     last = len(address.path) - 1
     return tuple(
@@ -103,7 +103,7 @@ Missing = Callable[[Address, Chain], NotFound]
 def missing_step(address: Address, chain: Chain) -> NotFound:
     """The error that names the first object on the path that does not exist."""
     depth = len(chain)
-    if depth == 0 and address.kind not in _IN_METASTORE:
+    if depth == 0 and address.kind not in IN_METASTORE:
         return absent(Kind.CATALOG, address.path[:1])
     if depth < len(address.path) - 1:
         return absent(Kind.NAMESPACE, address.path[: depth + 1])

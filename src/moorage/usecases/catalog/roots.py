@@ -6,11 +6,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
 from moorage.core.locations import CATALOG_FOLDER, parse_location, scheme_of
+from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable
-from moorage.storage.port import Delegation
+from moorage.storage.port import ObjectStores
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.locations import require_reachable
@@ -23,15 +25,21 @@ STORAGE_ROOT: Final = "storage_root"
 """In the details of a catalog or schema: the root as its owner gave it. The location below it belongs to the object."""
 
 _FOLDERS: Final = {Kind.CATALOG: "catalogs", Kind.NAMESPACE: "schemas"}
-_TO_ALLOW: Final = {"s3": "Add it to --s3-locations", "file": "Set --external-folder to a folder that contains it"}
+_TO_ALLOW: Final = {
+    "s3": "Add it to --s3-locations",
+    "file": "Set --external-folder to a folder that contains it",
+}
 
 
-def requested_root(store: Delegation | None, location: str | None) -> str | None:
-    """The root that a namespace requests by a location in the object store; any other location is only a property."""
-    if location is None or store is None or scheme_of(location) != "s3":
+async def requested_root(stores: ObjectStores, location: str | None) -> str | None:
+    """The root that a namespace requests by a location in an object store; any other location is only a property."""
+    if location is None or scheme_of(location) == "file":
         return None
-    if not store.allows(parse_location(location, field="location")):
-        raise _outside("location", location, store.locations)
+    allowed = await stores.locations()
+    if not any(scheme_of(each) == scheme_of(location) for each in allowed):
+        return None
+    if await stores.find(parse_location(location, field="location")) is None:
+        raise _outside("location", location, allowed)
     return location
 
 
@@ -66,7 +74,11 @@ async def _prepare(
     try:
         await require_reachable(ports, root)
     except InvalidInput:
-        raise _outside(STORAGE_ROOT, storage_root, ports.storage.locations) from None
+        allowed = (*ports.storage.locations, *await ports.stores.locations())
+        raise _outside(STORAGE_ROOT, storage_root, allowed) from None
+    area = await ports.stores.area_of(root)
+    if area:
+        require(ports.access, caller, Privilege.STORE_MANAGED, area)
     location = f"{root}{CATALOG_FOLDER}/{_FOLDERS[address.kind]}/{create.id}/"
     rooted = replace(doc, location=location, details={**doc.details, STORAGE_ROOT: root})
     return replace(part, changes=(replace(create, doc=rooted),))

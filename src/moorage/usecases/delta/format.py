@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions, ExpireOptions
-from moorage.core.jobs import COMPACT, EXPIRE, VACUUM, Job
-from moorage.core.rewrites import Expired, OfferResult, Shadow
+from moorage.core.job_options import CheckpointOptions, CompactOptions, ExpireOptions
+from moorage.core.jobs import CHECKPOINT, COMPACT, EXPIRE, STATISTICS, VACUUM, Job
+from moorage.core.rewrites import Checkpointed, Expired, OfferResult, Shadow, StatisticsAdded
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
-from moorage.usecases.delta import rewrites, vacuum
+from moorage.usecases.delta import checkpoints, rewrites, statistics, vacuum
 from moorage.usecases.delta.health import table_facts
 from moorage.usecases.delta.lookup import DELTA, is_managed, is_uniform
 from moorage.usecases.delta.operations import OPERATIONS
@@ -28,7 +28,7 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
-    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, VACUUM})
+    job_kinds: ClassVar = frozenset({CHECKPOINT, COMPACT, EXPIRE, STATISTICS, VACUUM})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
@@ -62,6 +62,14 @@ class DeltaFormat(TableFormat):
 
     async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
         return await vacuum.delete(ports, table, job)
+
+    async def write_checkpoint(self, ports: Ports, table: Securable, options: CheckpointOptions) -> Checkpointed:
+        return await checkpoints.write_checkpoint(ports, table, commits_only=options.commits_only)
+
+    async def add_statistics(
+        self, ports: Ports, errand: Errand, table: Securable, after: str | None
+    ) -> StatisticsAdded:
+        return await statistics.add_statistics(ports, errand, table, after)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from moorage.core.errors import InvalidInput, TooLarge
+from moorage.core.errors import InvalidInput
 from moorage.core.health import TARGET_FILE_BYTES, Activity, TableFacts, avoidable, small_limit
 from moorage.core.reports import ReportKind
 from moorage.core.retention import raised_floor, retention_ms
 from moorage.core.securables import MAIN, Securable
-from moorage.formats.delta.clustering import DOMAIN
+from moorage.formats.delta.clustering import DOMAIN, logical, parse_domain
 from moorage.ledger.port import Report
-from moorage.snapshots.log_files import LAST_CHECKPOINT, parse_checkpoint_hint
+from moorage.usecases.catalog.addresses import find_by_id
+from moorage.usecases.delta.checkpoints import RETENTION, last_checkpoint
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import is_managed
-from moorage.usecases.delta.vacuum import RETENTION
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep.holds import holds_on
+
+if TYPE_CHECKING:
+    from moorage.snapshots.snapshot import Snapshot
 
 _TARGET_SIZE: Final = "delta.targetFileSize"
 _LAST_REPORTS: Final = 100
@@ -42,12 +46,23 @@ async def table_facts(ports: Ports, table: Securable) -> TableFacts:
         deleted_rows=found.deleted_rows,
         delete_files=found.vectors,
         versions_since_checkpoint=await _versions_since_checkpoint(ports, table, snapshot.version),
+        has_own_log=is_managed(table),
         unpublished=_unpublished(table),
         files_without_statistics=found.without_statistics,
         unclustered_bytes=found.bytes - found.clustered_bytes if DOMAIN in snapshot.domains else 0,
+        clustering_depth=await asyncio.to_thread(_clustering_depth, snapshot),
         old_versions=await _old_versions(ports, table, snapshot.metadata.configuration.get(RETENTION)),
         activity=await _activity(ports, table, snapshot.version),
     )
+
+
+def _clustering_depth(snapshot: Snapshot) -> float | None:
+    from moorage.snapshots.clustering_depth import clustering_depth
+
+    domain = snapshot.domains.get(DOMAIN)
+    if domain is None:
+        return None
+    return clustering_depth(snapshot, logical(parse_domain(domain.configuration), snapshot.schema))
 
 
 def target_bytes(configuration: dict[str, str]) -> int:
@@ -70,7 +85,10 @@ async def _old_versions(ports: Ports, table: Securable, stated: str | None) -> i
         return 0
     floor = table.head.floor
     oldest = await ports.ledger.versions(table.id, MAIN, first=floor, limit=_MAX_COUNTED)
-    return raised_floor(oldest, floor, cutoff_ms) - floor
+    if raised_floor(oldest, floor, cutoff_ms) == floor:
+        return 0
+    holds = await holds_on(ports, await find_by_id(ports.ledger, table.id))
+    return raised_floor(oldest, floor, cutoff_ms, [hold.version for hold in holds]) - floor
 
 
 def _unpublished(table: Securable) -> int:
@@ -80,11 +98,7 @@ def _unpublished(table: Securable) -> int:
 
 
 async def _versions_since_checkpoint(ports: Ports, table: Securable, version: int) -> int:
-    try:
-        data = await ports.storage.read(table.doc.location or "", LAST_CHECKPOINT, limit=64 * 1024)
-    except TooLarge:
-        data = None
-    hint = None if data is None else parse_checkpoint_hint(data)
+    hint = await last_checkpoint(ports, table.doc.location or "")
     return version + 1 if hint is None or hint > version else version - hint
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from moorage.core.entries import ENDED
 from moorage.core.ids import JobId
 from moorage.core.jobs import Job
-from moorage.core.rewrites import FOLDER_PREFIX
+from moorage.core.rewrites import CHANGE_PREFIX, FOLDER_PREFIX
 from moorage.core.securables import MAIN, Securable
 from moorage.usecases.delta.lookup import LOG
 from moorage.usecases.local_state import CacheKind
@@ -20,8 +20,11 @@ from moorage.usecases.ports import Ports
 
 FOLDER: Final = "folder"
 """The key in the details of a version that came from a shadow."""
+ABANDONED_MS: Final = 24 * 3600 * 1000
+"""After this time, the client of a shadow is assumed to be gone. It would have to make its change again."""
 _PAGE: Final = 1000
 _SHADOW = re.compile(rf"({FOLDER_PREFIX}([0-9a-f-]{{36}})/[0-9a-f]{{12}}/)")
+_CHANGE = re.compile(rf"({CHANGE_PREFIX}[0-9a-f]{{32}}/){LOG}0{{20}}\.json$")
 _SWEPT: Final = CacheKind[tuple[str, JobId, int], bool]("jobs that have removed leftovers", limit=1024)
 
 
@@ -39,11 +42,32 @@ async def remove_leftovers(ports: Ports, table: Securable, job: JobId) -> int:
     for folder, owner in found.items():
         if owner != job and await _is_open(ports, owner):
             continue
-        committed = await _is_committed(ports, table, folder, await ports.ledger.job(owner))
+        committed = await _is_committed(ports, table, folder, _created_ms(await ports.ledger.job(owner)))
         await ports.storage.delete_all(f"{location}{folder}{LOG if committed else ''}")
         removed += not committed
+    removed += await _remove_abandoned_changes(ports, table)
     ports.local.cache(_SWEPT).put(key, value=True)
     return removed
+
+
+async def _remove_abandoned_changes(ports: Ports, table: Securable) -> int:
+    """Remove the shadows of clients that were killed. No lease tells, so they are known by their age."""
+    location, removed = table.doc.location or "", 0
+    listed = await ports.storage.list(location, CHANGE_PREFIX)
+    found = {
+        match[1]: each.modified_ms
+        for each in listed
+        if (match := _CHANGE.match(each.path)) and each.modified_ms < ports.now_ms() - ABANDONED_MS
+    }
+    for folder, made_ms in found.items():
+        committed = await _is_committed(ports, table, folder, made_ms - ABANDONED_MS)
+        await ports.storage.delete_all(f"{location}{folder}{LOG if committed else ''}")
+        removed += not committed
+    return removed
+
+
+def _created_ms(job: Job | None) -> int:
+    return 0 if job is None else job.created_at_ms
 
 
 async def _is_open(ports: Ports, id: JobId) -> bool:
@@ -51,9 +75,8 @@ async def _is_open(ports: Ports, id: JobId) -> bool:
     return job is not None and job.state not in ENDED
 
 
-async def _is_committed(ports: Ports, table: Securable, folder: str, job: Job | None) -> bool:
-    """Whether a version came from the folder. Versions older than its job need no look."""
-    oldest_ms = 0 if job is None else job.created_at_ms
+async def _is_committed(ports: Ports, table: Securable, folder: str, oldest_ms: int) -> bool:
+    """Whether a version came from the folder. Versions older than it need no look."""
     last = None
     while page := await ports.ledger.versions(table.id, MAIN, last=last, limit=_PAGE, descending=True):
         if any(each.details.get(FOLDER) == folder for each in page):

@@ -28,6 +28,8 @@ UNIFORM: Final = "uniform"
 UNIFORM_SETTING: Final = "moorage.uniform"
 """Property of a table, namespace or catalog: `iceberg` makes Delta tables readable for Iceberg clients, `off` does not.
 The nearest one applies. Delta's own property on the table always does."""
+UNIFORM_TIME_ZONE: Final = "moorage.uniform.time-zone"
+"""Property of a table, namespace or catalog: the zone of timestamps in partition values that state none."""
 LOG: Final = "_delta_log/"
 FIRST_COMMIT: Final = f"{LOG}{0:020}.json"
 STAGED_FOLDER: Final = f"{LOG}_staged_commits/"
@@ -78,8 +80,14 @@ def is_uniform(table: Securable, above: tuple[Securable, ...]) -> bool:
     """Whether Iceberg clients can read the table. `above` are its ancestors, outermost first."""
     if is_iceberg_enabled(table.doc.properties):
         return True
-    settings = (each.doc.properties.get(UNIFORM_SETTING) for each in (table, *reversed(above)))
-    return next((setting.strip().lower() == "iceberg" for setting in settings if setting is not None), False)
+    setting = nearest_property(UNIFORM_SETTING, table, above)
+    return setting is not None and setting.strip().lower() == "iceberg"
+
+
+def nearest_property(name: str, table: Securable, above: tuple[Securable, ...]) -> str | None:
+    """The property of a table, or of the nearest ancestor that has it. `above` are its ancestors, outermost first."""
+    found = (each.doc.properties.get(name) for each in (table, *reversed(above)))
+    return next((value for value in found if value is not None), None)
 
 
 def require_uri(table: Securable, uri: str) -> None:

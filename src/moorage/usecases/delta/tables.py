@@ -22,6 +22,7 @@ from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreem
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases.catalog import credentials
 from moorage.usecases.catalog.addresses import Address, find_by_id, reach_parent
+from moorage.usecases.catalog.credentials import FileAccess
 from moorage.usecases.catalog.staging import id_from_location, prepare_staging_table, require_staged_by, turn_into_table
 from moorage.usecases.delta.claims import require_conversion
 from moorage.usecases.delta.families import require_creation_enabled
@@ -74,8 +75,8 @@ async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securab
     return await settle_one(ports, errand, prepare)
 
 
-async def staging_location_of(ports: Ports, caller: Caller, id: str) -> str:
-    """The location of a staging table, for the caller that created it. A created table is not a staging table."""
+async def staging_access(ports: Ports, caller: Caller, id: str) -> FileAccess:
+    """Access to a staging table, for the caller that created it. A created table is not a staging table."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     if not chain or chain[-1].kind is not Kind.STAGING_TABLE:
         raise TableNotFound(f"no staging table has the id '{id}'", id=id)

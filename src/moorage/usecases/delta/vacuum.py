@@ -20,22 +20,25 @@ from moorage.core.jobs import VACUUM, Job
 from moorage.core.retention import is_deletable, raised_floor, retention_ms
 from moorage.core.rewrites import Expired
 from moorage.core.securables import MAIN, Securable
+from moorage.faults import reach
 from moorage.formats.delta.deletion_vectors import vector_path
 from moorage.formats.delta.file_actions import AddFile, DeletionVector
 from moorage.formats.delta.shadow import absolute, hadoop_location
 from moorage.ledger.port import Version
 from moorage.storage.port import Listed
-from moorage.usecases.catalog.addresses import find_by_id
+from moorage.usecases.catalog.addresses import Chain, find_by_id
+from moorage.usecases.delta.checkpoints import RETENTION
 from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.log_cleanup import clean_up_log
 from moorage.usecases.delta.lookup import is_managed, require_head, state_of
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle
+from moorage.usecases.upkeep.holds import holds_on
 
 if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
 
-RETENTION: Final = "delta.deletedFileRetentionDuration"
 KNOWN_FEATURES: Final = frozenset(
     (
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"),
@@ -54,22 +57,24 @@ _SLICE: Final = 1000
 async def announce(ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
     """Raise the floor to the oldest version within the retention, and enqueue the deletion."""
     settled = await settle(ports, errand, lambda caller: _prepare(ports, caller, table, options))
-    if not settled.done.versions:
-        return Expired(floor=require_head(table).floor, files=0, bytes=0)
-    floor = settled.done.versions[0]
-    files = await _deletable(ports, await _reload(ports, table), floor)
+    floor, held_by = settled.done.versions[0], settled.parts[0].result if settled.parts else ()
+    files = await _deletable(ports, (await _reload(ports, table))[-1], floor)
     job = settled.done.ids[1] if len(settled.done.ids) > 1 else None
-    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), job=job)
+    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), job=job, held_by=held_by)
 
 
 async def _prepare(ports: Ports, caller: Caller, table: Securable, options: ExpireOptions) -> Part:
-    table = await _reload(ports, table)
+    chain = await _reload(ports, table)
+    table = chain[-1]
     state, head = state_of(ports, table), require_head(table)
     unknown = sorted(state.protocol.features - KNOWN_FEATURES)
     if unknown:
         raise Unsupported(f"the table has the feature {unknown[0]!r}, so it is unknown which of its files are needed")
     cutoff_ms = ports.now_ms() - retention_ms(options.older_than_days, state.configuration.get(RETENTION))
-    floor = raised_floor(await _versions(ports, table, cutoff_ms), head.floor, cutoff_ms)
+    versions, holds = await _versions(ports, table, cutoff_ms), await holds_on(ports, chain)
+    unheld = raised_floor(versions, head.floor, cutoff_ms)
+    floor = raised_floor(versions, head.floor, cutoff_ms, [hold.version for hold in holds])
+    held_by = tuple(hold.reason for hold in holds if hold.version < unheld)
     if options.keep_last is not None:
         floor = max(head.floor, min(floor, head.version + 1 - options.keep_last))
     new = NewJob(
@@ -81,12 +86,13 @@ async def _prepare(ports: Ports, caller: Caller, table: Securable, options: Expi
         delay_ms=ports.deletion_delay_ms,
     )
     if await ports.ledger.open_job(new.dedupe or "") is not None:
-        return Part(done=Done(ids=(table.id,), versions=(floor,)))
+        return Part(done=Done(ids=(table.id,), versions=(floor,)), result=held_by)
     return Part(
         expects=(HeadIs(table.id, MAIN, head.version),),
         changes=(RaiseFloor(table=table.id, version=floor),),
         jobs=(new,),
         done=Done(ids=(table.id, new.id), versions=(floor,)),
+        result=held_by,
     )
 
 
@@ -110,9 +116,13 @@ async def delete(ports: Ports, table: Securable, job: Job) -> Expired:
         raise InvalidInput(f"the floor {floor} of the job was never announced; it is {head.floor}", field="floor")
     files = await _deletable(ports, table, floor)
     location = table.doc.location or ""
+    reach("vacuum.listed")
     for start in range(0, len(files), _SLICE):
         await ports.storage.delete_many(location, [file.path for file in files[start : start + _SLICE]])
-    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files))
+    reach("vacuum.deleted")
+    log_files = await clean_up_log(ports, table, floor)
+    reach("vacuum.cleaned")
+    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), log_files=log_files)
 
 
 async def _deletable(ports: Ports, table: Securable, floor: int) -> list[Listed]:
@@ -147,8 +157,8 @@ def _vector_file(vector: DeletionVector) -> list[str]:
     return [] if path is None else [path]
 
 
-async def _reload(ports: Ports, table: Securable) -> Securable:
+async def _reload(ports: Ports, table: Securable) -> Chain:
     chain = await find_by_id(ports.ledger, table.id)
     if not chain or not is_managed(chain[-1]):
         raise TableNotFound(f"no managed Delta table has the id '{table.id}'", id=table.id)
-    return chain[-1]
+    return chain

@@ -9,11 +9,12 @@ from moorage.core.health import TableFacts
 from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
+from moorage.ledger.port import Version
 from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.formats import TableFormat
 from moorage.usecases.iceberg.descriptions import prepare_revision
 from moorage.usecases.iceberg.health import table_facts
-from moorage.usecases.iceberg.lookup import ICEBERG
+from moorage.usecases.iceberg.lookup import ICEBERG, SNAPSHOT
 from moorage.usecases.iceberg.metadata_files import rebuild_file
 from moorage.usecases.iceberg.operations import OPERATIONS
 from moorage.usecases.iceberg.purge import delete_files_of
@@ -30,6 +31,10 @@ class IcebergFormat(TableFormat):
     job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, ORPHANS})
     is_rewritten_in_quiet: ClassVar = True
     operations: ClassVar = OPERATIONS
+
+    def stated_version(self, version: Version) -> int | None:
+        snapshot = version.details.get(SNAPSHOT)
+        return snapshot if isinstance(snapshot, int) and snapshot >= 0 else None
 
     async def revise(self, ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:
         return await prepare_revision(ports, caller, chain, revision)

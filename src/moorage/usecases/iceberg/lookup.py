@@ -16,6 +16,8 @@ from moorage.usecases.catalog.addresses import Address, Chain, reach
 from moorage.usecases.ports import Ports
 
 ICEBERG: Final = "iceberg"
+SNAPSHOT: Final = "snapshot_id"
+"""The detail of a version in the ledger: the current snapshot of the table."""
 
 
 def iceberg_name(address: Address) -> str:

@@ -22,14 +22,16 @@ _NO_MAINTENANCE: Final = {"gc.enabled": "false"}
 def parse_projected(raw: Document, version: int, root: str) -> Document:
     """The metadata in a file that describes this version of the table at this location, as Iceberg clients see it."""
     doc = parse_table(raw)
-    stated = doc["properties"].get(_CONVERTED_VERSION, str(version))
+    stated = doc["properties"].get(_CONVERTED_VERSION)
+    if stated is None:
+        raise InvalidInput(f"it does not state the version it describes; set its property {_CONVERTED_VERSION}")
     if stated != str(version):
         raise InvalidInput(f"it describes version {stated}, but version {version} was committed")
     locate_in((root,), f"{doc['location']}/")
     for snapshot in doc["snapshots"]:
         locate_in((root,), text_of(snapshot, "manifest-list"))
     # Not as config: DuckDB treats every config as credentials of a store, and asks for its region.
-    return {**doc, "properties": {**doc["properties"], _CONVERTED_VERSION: str(version), **_NO_MAINTENANCE}}
+    return {**doc, "properties": {**doc["properties"], **_NO_MAINTENANCE}}
 
 
 def available_from(doc: Document, floor: int) -> Document:

@@ -19,6 +19,7 @@ from moorage.usecases.catalog.addresses import Address, Chain, find_parent, reac
 from moorage.usecases.catalog.browse import Page, pages
 from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.iceberg.lookup import (
+    SNAPSHOT,
     find_relation,
     iceberg_name,
     is_iceberg,
@@ -158,7 +159,7 @@ def version_commit(id: SecurableId, version: int, metadata: Metadata, *, kind: s
         file=metadata.location,
         size=len(metadata.answer),
         timestamp_ms=at_ms,
-        details={} if current is None else {"snapshot_id": current},
+        details={} if current is None else {SNAPSHOT: current},
     )
 
 

@@ -12,7 +12,7 @@ from moorage.core.securables import MAIN
 from moorage.formats.iceberg.documents import Document
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.staging import find_staged_name
-from moorage.usecases.iceberg.lookup import find_relation, require_head
+from moorage.usecases.iceberg.lookup import SNAPSHOT, find_relation, require_head
 from moorage.usecases.ports import Ports
 
 KINDS = {"commit-report": ReportKind.COMMIT, "scan-report": ReportKind.SCAN}
@@ -48,6 +48,6 @@ async def store_report(
     last = require_head(table).version
     versions = await ports.ledger.versions(table.id, MAIN, first=max(0, last - _MAX_VERSIONS_BACK), last=last)
     # The oldest version with this snapshot is the commit that made it current.
-    found = next((each for each in versions if each.details.get("snapshot_id") == snapshot), None)
+    found = next((each for each in versions if each.details.get(SNAPSHOT) == snapshot), None)
     if found is not None:
         await ports.ledger.store_report(table.id, found.version, body, kind=KINDS[kind])

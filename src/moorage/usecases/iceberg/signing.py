@@ -44,14 +44,13 @@ async def sign_request(
     The signature grants the server's own rights. So a request is signed only if the caller has the same rights on the
     table, and if every file of the request is in a location of the table.
     """
-    store = ports.delegation
-    if store is None or not await store.signs():
+    if not await ports.stores.sign():
         await find_relation(ports, caller, address, Privilege.BROWSE)
-        raise Unsupported(_ON_LOCAL_DISK if store is None else _NOT_RESTRICTABLE)
-    request = store.parse(method=method, uri=uri, headers=headers, body=body)
+        raise Unsupported(_NOT_RESTRICTABLE if await ports.stores.locations() else _ON_LOCAL_DISK)
+    store, request = await ports.stores.parse(method=method, uri=uri, headers=headers, body=body)
     locations = await _locations_of(ports, caller, address, request)
     signable = [each for each in locations if store.allows(each)]
-    if not signable:
+    if not signable or not await store.signs():
         raise Unsupported(f"the files of the table are at '{locations[0]}', where this server signs no requests")
     request.require_within(*signable)
     return Signed(await store.sign(request, signable, now_ms=ports.now_ms()), reads_only=not request.writes)

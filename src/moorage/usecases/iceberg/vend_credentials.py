@@ -11,7 +11,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.locations import scheme_of
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
-from moorage.storage.port import VendedKey
+from moorage.core.vended import Vended
 from moorage.usecases.catalog.addresses import Address, Chain, find_by_id
 from moorage.usecases.catalog.staging import find_staged_name, require_staged_by
 from moorage.usecases.iceberg.lookup import find_relation, is_iceberg
@@ -23,20 +23,20 @@ _NOT_VENDED = (
 )
 
 
-class Vended(NamedTuple):
+class VendedTable(NamedTuple):
     """A key, and the locations that it opens."""
 
-    key: VendedKey
+    key: Vended
     locations: tuple[str, ...]
 
 
-async def vend_for_id(ports: Ports, caller: Caller, id: str) -> Vended | None:
+async def vend_for_id(ports: Ports, caller: Caller, id: str) -> VendedTable | None:
     """A key for a table that the caller may read, or for a table that it staged; None if the server vends none for it.
 
     A request that created or loaded the table has its id. By its name it could be another table by now.
     """
     chain = await find_by_id(ports.ledger, SecurableId(id))
-    if not chain or not await ports.vends():
+    if not chain:
         return None
     try:
         _require_read(ports, caller, chain)
@@ -45,7 +45,7 @@ async def vend_for_id(ports: Ports, caller: Caller, id: str) -> Vended | None:
         return None
 
 
-async def vend_for_name(ports: Ports, caller: Caller, address: Address) -> Vended | None:
+async def vend_for_name(ports: Ports, caller: Caller, address: Address) -> VendedTable | None:
     """The same for the table of a name. None if its files need no key; Unsupported if the server vends none for it."""
     try:
         chain = await find_relation(ports, caller, address, Privilege.READ)
@@ -56,8 +56,6 @@ async def vend_for_name(ports: Ports, caller: Caller, address: Address) -> Vende
         chain = (staged,)
     if all(scheme_of(each) == "file" for each in chain[-1].locations):
         return None
-    if not await ports.vends():
-        raise Unsupported(_NOT_VENDED)
     return await _vend(ports, caller, chain)
 
 
@@ -74,10 +72,13 @@ def _may_write(ports: Ports, caller: Caller, chain: Chain) -> bool:
     return is_iceberg(chain[-1]) and ports.access.allow(caller, Privilege.MODIFY, chain)
 
 
-async def _vend(ports: Ports, caller: Caller, chain: Chain) -> Vended:
+async def _vend(ports: Ports, caller: Caller, chain: Chain) -> VendedTable:
     """A key for all locations of a table: older snapshots have their files in former ones."""
-    store, locations = ports.delegation, chain[-1].locations
-    held = tuple(each for each in locations if store is not None and store.allows(each))
-    if store is None or not held:
+    locations = chain[-1].locations
+    store = await ports.stores.find(locations[0])
+    if store is None:
         raise Unsupported(f"the files of '{chain[-1].name}' are at {locations}, where this server vends no keys")
-    return Vended(await store.vend(held, writes=_may_write(ports, caller, chain)), held)
+    if not await store.vends():
+        raise Unsupported(_NOT_VENDED)
+    held = tuple(each for each in locations if store.allows(each))
+    return VendedTable(await store.vend(held, writes=_may_write(ports, caller, chain)), held)

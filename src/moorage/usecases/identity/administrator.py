@@ -23,6 +23,8 @@ from moorage.ledger.port import Ledger, Stale, Step
 from moorage.usecases.identity.tokens import new_token_change
 
 _PAGE = 500
+_TOP = tuple(shelf for shelf in Shelf if shelf not in (Shelf.METASTORE, Shelf.PRINCIPAL, Shelf.TOKEN))
+"""Catalogs, shares, recipients, and whatever else the metastore may contain."""
 _BELOW = (
     *(Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.PIPELINE),
     Shelf.STAGING_TABLE,
@@ -100,7 +102,7 @@ async def _ensure_principal(
 async def _adopt(ledger: Ledger) -> None:
     """Make the administrator the owner of what the caller of an open server owned."""
     batch: list[Securable] = []
-    async for found in _tree(ledger, ledger.root, (Shelf.CATALOG,)):
+    async for found in _tree(ledger, ledger.root, _TOP):
         if found.owner == LOCAL.id:
             batch.append(found)
         if len(batch) == _PAGE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.access.port import NoHeaders
 from moorage.core.credentials import Credential, CredentialScheme
 from moorage.core.errors import Unauthenticated
 from moorage.core.sessions import LIFETIME_SECONDS, new_session, parse_session, session_key
@@ -23,17 +24,12 @@ class IssuedSession(msgspec.Struct, frozen=True):
         return f"IssuedSession({self.expires_in_seconds} s)"
 
 
-class _NoHeaders:
-    def get(self, name: str) -> str | None:
-        return None
-
-
 async def open_session(ports: Ports, secret: str, *, client_id: str | None = None) -> IssuedSession:
     """A session for the principal of a token: one of this server, or one that its identity provider has issued.
 
     `client_id` is the name or the id of the principal. OAuth's clients send it with the token as their secret.
     """
-    caller = await ports.access.authenticate(Credential(CredentialScheme.BEARER, secret), _NoHeaders())
+    caller = await ports.access.authenticate(Credential(CredentialScheme.BEARER, secret), NoHeaders())
     principal = await find_principal(ports.ledger, caller.id)
     if principal is None or client_id not in (None, "", principal.name, principal.id):
         raise Unauthenticated("client_id is not the name or the id of the principal whose token is the client_secret")

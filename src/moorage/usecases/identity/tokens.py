@@ -25,6 +25,9 @@ from moorage.usecases.settling.settle import settle
 MAX_TOKENS = 100
 """The tokens that one principal may have. Expired ones count until they are revoked."""
 
+MAX_SESSIONS = 20
+"""The browser sessions that one principal may have besides. A login ends the oldest of more."""
+
 _DAY_MS = 24 * 60 * 60 * 1000
 MAX_LIFETIME_DAYS = 3650
 
@@ -80,8 +83,8 @@ async def create(
         owner = await _owner(ports, caller, principal)
         if caller.is_read_only and scope != "read":
             raise InvalidInput("a token with the scope 'read' can only create tokens with that scope", field="scope")
-        existing = (await ports.ledger.children(owner.id, Shelf.TOKEN, limit=MAX_TOKENS)).items
-        if len(existing) >= MAX_TOKENS:
+        existing = await stored_tokens(ports, owner.id)
+        if sum(not token_of(each).is_session for each in existing) >= MAX_TOKENS:
             raise InvalidInput(f"'{owner.name}' has {MAX_TOKENS} tokens; revoke some first", field="principal")
         expires = None if lifetime_ms is None else ports.now_ms() + lifetime_ms
         text, made = new_token_change(owner.id, comment, expires_at_ms=expires, scope=scope)
@@ -96,11 +99,10 @@ async def create(
 
 
 async def list_tokens(ports: Ports, caller: Caller, *, principal: str | None = None) -> list[ListedToken]:
-    """The tokens of the caller, or for an administrator those of another principal."""
+    """The tokens of the caller, or for an administrator those of another principal. Browser sessions are tokens too."""
     owner = await _owner(ports, caller, principal)
-    items = (await ports.ledger.children(owner.id, Shelf.TOKEN, limit=MAX_TOKENS)).items
     found = []
-    for item in items:
+    for item in await stored_tokens(ports, owner.id):
         uses = await ports.ledger.reports(item.id, kind=ReportKind.SCAN, limit=1)
         found.append(ListedToken(item, owner.name, uses[0].at_ms if uses else None))
     return found
@@ -124,6 +126,11 @@ async def revoke(ports: Ports, errand: Errand, id: str) -> None:
         )
 
     await settle(ports, errand, prepare)
+
+
+async def stored_tokens(ports: Ports, principal: SecurableId) -> list[Securable]:
+    """All tokens of a principal, with its browser sessions. The caller of this function has checked access."""
+    return [*(await ports.ledger.children(principal, Shelf.TOKEN, limit=MAX_TOKENS + MAX_SESSIONS)).items]
 
 
 async def _owner(ports: Ports, caller: Caller, principal: str | None) -> Securable:

@@ -70,9 +70,8 @@ async def prepare_run(ports: Ports, caller: Caller, address: Address, args: dict
     """The part that enqueues a run. It records the versions of the tables that the pipeline reads."""
     pipeline = (await reach(ports, caller, address, Privilege.READ))[-1]
     definition = definition_of(pipeline.doc)
-    own = {*definition.tables, *definition.views}
-    read = sorted({source for flow in definition.flows for source in flow.reads} - own)
-    given = {"pipeline": list(address.path), "sources": await heads_of(ports, read), **args}
+    heads = await heads_of(ports, definition.source_tables)
+    given = {"pipeline": list(address.path), "sources": heads, **args}
     new = NewJob(id=fresh.job_id(), kind=PIPELINE, subject=pipeline.id, dedupe=f"{PIPELINE}/{pipeline.id}", args=given)
     part = await prepare_job(ports, new)
     return replace(part, expects=(Live(pipeline.id), *part.expects))

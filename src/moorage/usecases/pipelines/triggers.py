@@ -136,9 +136,7 @@ async def _load(ports: Ports, before: Watches | None) -> Watches:
         definition = definition_of(pipeline.doc)
         if not definition.on_change and definition.schedule is None:
             continue
-        own = {*definition.tables, *definition.views}
-        read = {source for flow in definition.flows for source in flow.reads} - own
-        sources = tuple(sorted(read)) if definition.on_change else ()
+        sources = definition.source_tables if definition.on_change else ()
         known = None if before is None else before.by_id.get(pipeline.id)
         due_ms = None
         if definition.schedule is not None:

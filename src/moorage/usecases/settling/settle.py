@@ -38,7 +38,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.keys import require_key
 from moorage.core.locations import is_assigned
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Securable
+from moorage.core.securables import Kind, Securable
 from moorage.ledger.port import Stale, keys_used_error, replayed_receipt
 from moorage.usecases.local_state import RequestQueue, RetryQueue
 from moorage.usecases.parts import File, NewFile, Part, join
@@ -174,8 +174,8 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     prepared = await prepare(errand.caller)
     parts = (prepared,) if isinstance(prepared, Part) else tuple(prepared)
     whole = parts[0] if len(parts) == 1 else join(parts)
-    if any(_takes_location(ports, change) for change in whole.changes):
-        require(ports.access, errand.caller, Privilege.CHOOSE_LOCATION, ())
+    for change in whole.changes:
+        await _require_location(ports, errand.caller, change)
     files = whole.files
     is_durable = await _write(ports, files) if files else True
     draft = _draft(errand, whole, is_durable=is_durable)
@@ -199,11 +199,17 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     return await _replay(ports, errand, receipt)
 
 
-def _takes_location(ports: Ports, change: Change) -> bool:
-    """Whether an object gets a location that the catalog did not assign to it: other callers may have files there."""
+async def _require_location(ports: Ports, caller: Caller, change: Change) -> None:
+    """Check the privilege for a location that the catalog did not assign: other callers may have files there."""
     if not isinstance(change, Create | Update) or change.place is None:
-        return False
-    return not is_assigned(ports.roots, change.place, change.id)
+        return
+    if is_assigned(ports.roots, change.place, change.id):
+        return
+    area = await ports.stores.area_of(change.place)
+    is_volume = isinstance(change, Create) and change.kind is Kind.VOLUME
+    if is_volume and ports.access.allow(caller, Privilege.CHOOSE_VOLUME_LOCATION, area):
+        return
+    require(ports.access, caller, Privilege.CHOOSE_LOCATION, area)
 
 
 async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:

@@ -1,29 +1,25 @@
 """The audit of recipients: which table each of them read, when, from where, and how much of it.
 
-Accesses are counted in memory and stored about twice a second, as reports on their recipient. A server that is killed
-loses those of its last half second. While the database is unreachable they are kept, up to a limit; then requests are
-refused, because an access that cannot be recorded must not happen.
+They are lines of the audit (`usecases/identity/audit.py`), stored as reports on their recipient. While the database is
+unreachable they are kept, up to a limit; then requests are refused, because an access that cannot be recorded must not
+happen.
 """
 
 from __future__ import annotations
 
-import secrets
-from typing import Final
-
 import msgspec
 
-from moorage.core.accesses import Access, AccessLine, Tally, add, by_recipient, decode_lines, encode_lines
+from moorage.core.accesses import Access, AccessLine, Tally, add, decode_lines
 from moorage.core.callers import Caller
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
+from moorage.core.recipients import Recipient
 from moorage.core.reports import ReportKind
 from moorage.usecases.catalog.addresses import reach, recipient
 from moorage.usecases.catalog.paging import seal, unseal
+from moorage.usecases.identity.audit import first_number
 from moorage.usecases.ports import Ports
-from moorage.usecases.sharing.recipients import Recipient
 from moorage.usecases.sharing.shared_tables import SharedTable
-
-_RANDOM_BITS: Final = 10
 
 
 class AccessPage(msgspec.Struct, frozen=True):
@@ -57,22 +53,6 @@ def record_access(
     add(ports.local.accesses, access, _tally(ports, files, size))
 
 
-async def store_accesses(ports: Ports) -> int:
-    """Store what was recorded since the last run. A chore."""
-    pending, ports.local.accesses = ports.local.accesses, {}
-    lines = by_recipient(pending)
-    try:
-        for by in list(lines):
-            number = _number(ports.now_ms())
-            await ports.ledger.store_report(by, number, encode_lines(lines[by]), kind=ReportKind.ACCESS)
-            del lines[by]
-    finally:
-        for rest in lines.values():
-            for line in rest:
-                add(ports.local.accesses, line.access, line.tally)
-    return len(pending)
-
-
 async def page_accesses(
     ports: Ports, caller: Caller, name: str, *, since_ms: int, token: str | None, limit: int
 ) -> AccessPage:
@@ -80,7 +60,7 @@ async def page_accesses(
     found = (await reach(ports, caller, recipient(name), Privilege.MANAGE))[-1]
     scope = f"{caller.id}/{found.id}/accesses"
     text = unseal(ports.page_secret, scope, token)
-    after = int(text) if text else _first_number(since_ms) - 1
+    after = int(text) if text else first_number(since_ms) - 1
     reports = await ports.ledger.reports(found.id, kind=ReportKind.ACCESS, after=after, limit=limit + 1)
     more = len(reports) > limit
     lines = tuple(line for report in reports[:limit] for line in decode_lines(report.body))
@@ -90,12 +70,3 @@ async def page_accesses(
 def _tally(ports: Ports, files: int, size: int) -> Tally:
     now = ports.now_ms()
     return Tally(requests=1, files=files, bytes=size, first_at_ms=now, last_at_ms=now)
-
-
-def _first_number(at_ms: int) -> int:
-    return (at_ms * 1000) << _RANDOM_BITS
-
-
-def _number(now_ms: int) -> int:
-    """The number of a report: ascending by time, and different on servers that store at the same moment."""
-    return _first_number(now_ms) + secrets.randbelow(1000 << _RANDOM_BITS)

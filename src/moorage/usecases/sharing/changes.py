@@ -15,7 +15,7 @@ from moorage.formats.sharing.lines import EndStreamAction, end_stream_line
 from moorage.formats.sharing.protocols import needed_features, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, has_change_feed, metadata_line, protocol_line
 from moorage.usecases.ports import Ports
-from moorage.usecases.sharing.file_urls import FileUrls
+from moorage.usecases.sharing.file_urls import FileUrls, open_urls
 from moorage.usecases.sharing.queries import Lines, QueryRequest, ReadCount, Reader
 from moorage.usecases.sharing.reading import Reading, neutral_errors, parse_timestamp
 from moorage.usecases.sharing.shared_tables import SharedTable
@@ -248,7 +248,8 @@ async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) ->
     needed = needed_features(survey.protocol, survey.metadata, has_vectors=survey.has_vectors)
     chosen = choose_format(reader.capabilities, needed)
     ends_stream = reader.capabilities.end_stream or plan.max_files is not None or plan.page_token is not None
-    response = _Response(reading, reader, plan, span, chosen, needed)
+    urls = await open_urls(reading.ports, reader.recipient, reading.shared)
+    response = _Response(reading, reader, plan, span, chosen, needed, urls)
     chunks = response.chunks(history, survey, ends_stream=ends_stream)
     return Lines(version=span.first, chosen=chosen, ends_stream=ends_stream, chunks=chunks, count=response.count)
 
@@ -262,6 +263,7 @@ class _Response:
         span: _Range,
         chosen: ResponseFormat,
         needed: frozenset[str],
+        urls: FileUrls,
     ) -> None:
         self._reading = reading
         self._reader = reader
@@ -269,7 +271,7 @@ class _Response:
         self._span = span
         self._chosen = chosen
         self._needed = needed
-        self._urls = FileUrls(reading.ports, reader.recipient, reading.shared)
+        self._urls = urls
         self._left = plan.max_files
         self.count = ReadCount()
 

@@ -16,6 +16,7 @@ import msgspec
 from moorage.core.errors import Busy, NamespaceNotFound, SecurableNotFound, TableNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.names import is_addressable_in_unity, name_key
+from moorage.core.recipients import Recipient
 from moorage.core.securables import Kind, Securable, Shelf
 from moorage.core.shares import (
     WHOLE_SCHEMA,
@@ -32,7 +33,6 @@ from moorage.ledger.port import Step
 from moorage.usecases.catalog.addresses import Chain, find_by_id
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.ports import Ports
-from moorage.usecases.sharing.recipients import Recipient
 from moorage.usecases.sharing.shared_tables import SharedTable
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from moorage.formats.sharing.lines import EndStreamAction, end_stream_line
 from moorage.snapshots.predicates import columns_in
 from moorage.usecases.local_state import CacheKind, QueueKey
 from moorage.usecases.ports import Ports
-from moorage.usecases.sharing.file_urls import FileUrls
+from moorage.usecases.sharing.file_urls import FileUrls, open_urls
 from moorage.usecases.sharing.hints import Hints, read_hints
 from moorage.usecases.sharing.reading import Reading, neutral_errors, parse_timestamp
 from moorage.usecases.sharing.shared_tables import SharedTable
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from moorage.formats.sharing.file_lines import FileTable, LineParts
     from moorage.snapshots.snapshot import Snapshot
 
-SLICE: Final = 64
-"""The lines of this many files are made at a time: about a third of a millisecond."""
+SLICE: Final = 1024
+"""The lines of this many files are made at a time, on a thread."""
+_SENT_BYTES: Final = 128 * 1024
+"""Other requests are served after so many bytes."""
 BLOCK: Final = 4096
 """The tails of this many files are encoded and cached together."""
 
@@ -47,7 +49,7 @@ _TAILS: Final = CacheKind[tuple[int, int, ResponseFormat, IdScheme], Any](
 
 
 class SliceQueue(QueueKey, frozen=True):
-    """Responses take turns to make lines, so that a long response delays no other request by more than one slice."""
+    """Responses take turns to make lines, so that they take one thread at a time from other requests."""
 
 
 class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +144,8 @@ async def query_snapshot(ports: Ports, shared: SharedTable, request: QueryReques
     with neutral_errors(shared):
         parts = await ports.snapshots.selections(snapshot, hints.predicate, reading.partition_filter(snapshot))
     limit = request.limit_hint if _may_limit(snapshot, hints) else None
-    response = _Response(reading, snapshot, head, request, reader, is_pinned=is_pinned)
+    urls = await open_urls(ports, reader.recipient, reading.shared)
+    response = _Response(reading, snapshot, head, request, reader, urls, is_pinned=is_pinned)
     ends_stream = (
         reader.capabilities.end_stream
         or request.max_files is not None
@@ -212,6 +215,23 @@ def _may_limit(snapshot: Snapshot, hints: Hints) -> bool:
     )
 
 
+async def _in_slices(tables: AsyncIterator[FileTable]) -> AsyncIterator[FileTable]:
+    """The same tails in slices. A hint may select a few files of each block, and a slice has those of many blocks."""
+    from moorage.formats.sharing.file_lines import concat
+
+    waiting: list[FileTable] = []
+    async for table in tables:
+        if table.num_rows:
+            waiting.append(table)
+        if sum(each.num_rows for each in waiting) >= SLICE:
+            joined = concat(waiting)
+            for start in range(0, joined.num_rows, SLICE):
+                yield joined.slice(start, SLICE)
+            waiting = []
+    if waiting:
+        yield concat(waiting)
+
+
 class _Response:
     """Makes the lines of one response."""
 
@@ -222,6 +242,7 @@ class _Response:
         head: TableHead,
         request: QueryRequest,
         reader: Reader,
+        urls: FileUrls,
         *,
         is_pinned: bool,
     ) -> None:
@@ -234,7 +255,7 @@ class _Response:
         self._request = request
         self._reader = reader
         self._scheme = reader.scheme_for(head.chosen)
-        self._urls = FileUrls(reading.ports, reader.recipient, reading.shared)
+        self._urls = urls
         stated = Stated(
             expires_at_ms=self._urls.expires_at_ms,
             version=snapshot.version if is_pinned else None,
@@ -253,25 +274,46 @@ class _Response:
         else:
             files, next_token = await asyncio.to_thread(self._page, parts, limit, page)
             tables = self._tails_of(files)
-        async for tails in tables:
-            for start in range(0, tails.num_rows, SLICE):
-                yield await self._lines(tails.slice(start, SLICE))
+        async for tails in _in_slices(tables):
+            lines = await self._lines(tails)
+            for at in range(0, len(lines), _SENT_BYTES):
+                yield lines[at : at + _SENT_BYTES]
+                await asyncio.sleep(0)
         if ends_stream:
             yield end_stream_line(self._end(next_token))
 
     async def _lines(self, tails: FileTable) -> bytes:
+        async with self._ports.local.queue(SliceQueue()):
+            self.count.add(tails.num_rows, sum(tails["size"].to_pylist()))
+            if self._urls.is_local:
+                return await asyncio.to_thread(self._local_lines, tails)
+            urls = await self._urls.sign(tails["path"].to_pylist())
+            vector_urls = await self._urls.sign(tails["vector_path"].drop_null().to_pylist())
+            return await asyncio.to_thread(self._presigned_lines, tails, urls, vector_urls)
+
+    def _local_lines(self, tails: FileTable) -> bytes:
         from moorage.formats.sharing.file_lines import join_lines
 
-        async with self._ports.local.queue(SliceQueue()):
-            await asyncio.sleep(0)
-            urls = await self._urls.sign(tails["path"].to_pylist())
-            self.count.add(tails.num_rows, sum(tails["size"].to_pylist()))
-            vectors = tails["vector_path"].drop_null().to_pylist()
-            return join_lines(self._parts, urls, tails, await self._urls.sign(vectors) if vectors else ())
+        urls = self._urls.join(tails["name"], tails["digest"])
+        if "vector_name" not in tails.column_names:
+            return join_lines(self._parts, urls, tails)
+        return join_lines(self._parts, urls, tails, self._urls.join(tails["vector_name"], tails["vector_digest"]))
+
+    def _presigned_lines(self, tails: FileTable, urls: list[bytes], vector_urls: list[bytes]) -> bytes:
+        from moorage.formats.sharing.file_lines import beside_vectors, join_lines, to_urls
+
+        return join_lines(self._parts, to_urls(urls), tails, beside_vectors(tails, vector_urls))
+
+    def _to_tails(self, files: FileTable) -> FileTable:
+        """What the lines of these files have in common in every response."""
+        from moorage.formats.sharing.file_lines import to_tails
+
+        tails = to_tails(files, self._head.chosen, self._scheme)
+        return self._urls.with_names(tails) if self._urls.is_local else tails
 
     async def _tails_in_blocks(self, parts: list[Part]) -> AsyncIterator[FileTable]:
         """The tails of all files, encoded and cached block by block."""
-        from moorage.formats.sharing.file_lines import blocks_of, to_tails
+        from moorage.formats.sharing.file_lines import blocks_of
 
         cache = self._ports.local.cache(_TAILS)
         for part in parts:
@@ -280,16 +322,16 @@ class _Response:
                 tails: Any = cache.get(key)
                 if tails is None and block.selected * 8 < block.files.num_rows:  # most of the block is not needed
                     files = block.files.filter(block.rows)
-                    yield await asyncio.to_thread(to_tails, files, self._head.chosen, self._scheme)
+                    yield await asyncio.to_thread(self._to_tails, files)
                     continue
                 if tails is None:
-                    tails = await asyncio.to_thread(to_tails, block.files, self._head.chosen, self._scheme)
+                    tails = await asyncio.to_thread(self._to_tails, block.files)
                     cache.put(key, tails)
                 yield tails if block.rows is None else tails.filter(block.rows)
 
     async def _limited_tails(self, parts: list[Part], rows: int) -> AsyncIterator[FileTable]:
         """The tails of as many files as contain so many rows."""
-        from moorage.formats.sharing.file_lines import blocks_of, to_tails
+        from moorage.formats.sharing.file_lines import blocks_of
         from moorage.formats.sharing.pages import files_for_rows, rows_in
 
         for part in parts:
@@ -299,7 +341,7 @@ class _Response:
                 files = block.files if block.rows is None else block.files.filter(block.rows)
                 files = files.slice(0, files_for_rows(files, rows))
                 rows -= rows_in(files)
-                yield await asyncio.to_thread(to_tails, files, self._head.chosen, self._scheme)
+                yield await asyncio.to_thread(self._to_tails, files)
 
     def _page(self, parts: list[Part], limit: int | None, page: PageToken | None) -> tuple[FileTable, str | None]:
         """The files of a page in the order of their keys, and the token of the next page."""
@@ -313,10 +355,8 @@ class _Response:
         return found.files, seal_token(self._ports, token)
 
     async def _tails_of(self, files: FileTable) -> AsyncIterator[FileTable]:
-        from moorage.formats.sharing.file_lines import to_tails
-
         for start in range(0, files.num_rows, BLOCK):
-            yield await asyncio.to_thread(to_tails, files.slice(start, BLOCK), self._head.chosen, self._scheme)
+            yield await asyncio.to_thread(self._to_tails, files.slice(start, BLOCK))
 
     def _end(self, next_token: str | None) -> EndStreamAction:
         refresh = None

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from moorage.core.accesses import MAX_PENDING, Access, Tally, add
 from moorage.core.callers import Caller
 from moorage.core.credentials import Credential
 from moorage.core.errors import Forbidden, Unauthenticated, Unavailable
 from moorage.core.ids import SecurableId
-from moorage.core.recipients import UNKNOWN, details_of, is_allowed_from, recipient_of_token, require_token
+from moorage.core.recipients import (
+    UNKNOWN,
+    Recipient,
+    details_of,
+    is_allowed_from,
+    recipient_of_token,
+    require_token,
+)
 from moorage.core.securables import Kind, Securable
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.federation import find_federated
-
-
-class Recipient(Caller, frozen=True, kw_only=True):
-    """An authenticated recipient. It is no principal of the catalog: it reads its shares, and nothing else."""
-
-    shares: frozenset[SecurableId] = frozenset()
-    """The shares that were granted. One of them may have been dropped since."""
-    properties: dict[str, str] = msgspec.field(default_factory=dict)
-    address: str = ""
-    """The IP address that the request came from."""
 
 
 async def authenticate(ports: Ports, credential: Credential | None, address: str) -> Recipient:

@@ -46,10 +46,15 @@ async def _target(ports: Ports, caller: Caller, update: ObjectUpdate) -> Chain:
     chain = await reach(ports, caller, address, Privilege.READ, kinds=(Kind.VIEW,) if update.type == "TABLE" else ())
     target = chain[-1]
     if target.kind is Kind.VIEW:
-        raise Unsupported(f"'{update.name}' is a view, which this server cannot share; share its tables instead")
+        raise Unsupported(
+            f"'{update.name}' is a view, which cannot be shared, because this server does not compute rows. Share its "
+            "tables, or a materialized view of a pipeline, which is a table"
+        )
     if target.kind is Kind.TABLE and not is_shareable(ports, target):
         found = target.doc.table.format if target.doc.table else "unknown"
-        raise Unsupported(f"table '{update.name}' has the format {found}, which cannot be shared; share a Delta table")
+        raise Unsupported(
+            f"table '{update.name}' has the format {found}, which cannot be shared; share a Delta or an Iceberg table"
+        )
     return chain
 
 

@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 from moorage.core.errors import Forbidden, NotFound, TableNotFound, Unavailable
 from moorage.core.ids import SecurableId
-from moorage.core.recipients import details_of, is_allowed_from
+from moorage.core.recipients import Recipient, details_of, is_allowed_from
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.accesses import record_access
 from moorage.usecases.sharing.file_urls import open_permit, terms_of
 from moorage.usecases.sharing.granted import find_table
-from moorage.usecases.sharing.recipients import Recipient, require_recordable
+from moorage.usecases.sharing.recipients import require_recordable
 from moorage.usecases.sharing.shared_tables import SharedTable
 
 _CHUNK: Final = 1024 * 1024

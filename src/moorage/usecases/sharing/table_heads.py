@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from moorage.core.securables import Securable
 from moorage.formats.sharing.capabilities import Capabilities, ResponseFormat, choose_format
 from moorage.formats.sharing.protocols import needed_features, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, metadata_line, protocol_line
@@ -47,11 +46,10 @@ async def offers_directory(ports: Ports, shared: SharedTable) -> bool:
     """
     is_whole = shared.history and not shared.partitions and shared.start_version is None
     is_external = is_delta(shared.table) and not is_managed(shared.table)
-    return is_whole and is_external and _is_in_store(ports, shared.table) and await ports.vends()
-
-
-def _is_in_store(ports: Ports, table: Securable) -> bool:
-    return ports.delegation is not None and ports.delegation.allows(table.doc.location or "")
+    if not (is_whole and is_external):
+        return False
+    store = await ports.stores.find(shared.table.doc.location or "")
+    return store is not None and await store.vends()
 
 
 async def totals_of_table(reading: Reading, snapshot: Snapshot) -> Totals:

@@ -25,7 +25,7 @@ from moorage.ledger.port import Version
 from moorage.snapshots.snapshots import Changes
 from moorage.snapshots.table_ref import TableRef
 from moorage.usecases.delta.files import table_ref
-from moorage.usecases.delta.lookup import require_head, state_of
+from moorage.usecases.delta.lookup import UNIFORM_TIME_ZONE, nearest_property, require_head, state_of
 from moorage.usecases.iceberg.metadata_files import Metadata as IcebergMetadata
 from moorage.usecases.iceberg.metadata_files import read_metadata
 from moorage.usecases.iceberg.projections import available_from
@@ -68,12 +68,12 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         return (Attachment(table=table, ref=ICEBERG, version=version, document=self.document),)
 
 
-async def convert_missing(ports: Ports, table: Securable, before: Version | None) -> Conversion:
-    """Convert all versions after `before`, which is the newest record of the table's conversions."""
+async def convert_missing(ports: Ports, chain: tuple[Securable, ...], before: Version | None) -> Conversion:
+    """Convert all versions of a table after `before`, which is the newest record of its conversions."""
     # On a thread, because loading Arrow takes longer than most requests.
     await asyncio.to_thread(_load_modules)
     reach("uniform.begun")
-    run = _Run(ports, table, await table_ref(ports, table))
+    run = _Run(ports, chain, await table_ref(ports, chain[-1]))
     await run.start(before)
     reason = await run.convert()
     reach("uniform.converted")
@@ -87,8 +87,10 @@ def _load_modules() -> None:
 class _Run:
     """One conversion of the missing versions of a table."""
 
-    def __init__(self, ports: Ports, table: Securable, ref: TableRef) -> None:
+    def __init__(self, ports: Ports, chain: tuple[Securable, ...], ref: TableRef) -> None:
+        table = chain[-1]
         self._ports, self._table, self._ref = ports, table, ref
+        self._time_zone = nearest_property(UNIFORM_TIME_ZONE, table, chain[:-1])
         self._latest = require_head(table).version
         self._files = ConvertedFiles(ports, table)
         self._token = fresh.draft_id()
@@ -143,7 +145,7 @@ class _Run:
         for each in missing:
             protocol, metadata = each.commit.protocol or protocol, each.commit.metadata or metadata
             made = await self._convert_one(base, each, self._described(protocol, metadata))
-            self._files.add(made.files, made.paths)
+            await self._files.add(made.files, made.paths)
             self._made, base = made, made.base
 
     async def _state_before(self, missing: Sequence[Changes]) -> tuple[Protocol, Metadata]:
@@ -157,7 +159,13 @@ class _Run:
     def _described(self, protocol: Protocol, metadata: Metadata) -> Table:
         from moorage.uniform.tables import Table
 
-        return Table(id=self._table.id, root=self._files.root, protocol=protocol, metadata=metadata)
+        return Table(
+            id=self._table.id,
+            root=self._files.root,
+            protocol=protocol,
+            metadata=metadata,
+            time_zone=self._time_zone,
+        )
 
     async def _convert_one(self, base: Base, changes: Changes, table: Table) -> Made:
         from moorage.uniform.changes import change_of
@@ -188,7 +196,7 @@ class _Run:
         # Each takes hundreds of megabytes for a large table, so they are made one at a time.
         async with self._ports.local.queue(FullConversionQueue()):
             self._made = await self._convert_files()
-        self._files.add(self._made.files, self._made.paths)
+        await self._files.add(self._made.files, self._made.paths)
 
     async def _convert_files(self) -> Made:
         from moorage.uniform.changes import Change, unread_files
@@ -213,6 +221,7 @@ class _Run:
         if self._made is None:
             return self._unchanged(reason)
         doc = _without_expired(self._made.doc, require_head(self._table).floor)
+        self._files.add_list(doc, self._made.listed)
         snapshot = doc["snapshots"][-1]
         if self._before is not None:
             doc = following(doc, self._before.doc, self._before.location)

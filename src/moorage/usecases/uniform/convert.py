@@ -186,7 +186,7 @@ async def _prepare(ports: Ports, id: SecurableId) -> Part:
     latest = require_head(table).version
     if before is not None and before.version >= latest:
         return Part(done=Done(ids=(id,)), result=await _projection(ports, before))
-    made = await convert_missing(ports, table, before)
+    made = await convert_missing(ports, chain, before)
     return _part(table, before, made, latest)
 
 

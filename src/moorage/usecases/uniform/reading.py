@@ -30,6 +30,12 @@ _NAMED: Final = CacheKind[tuple[SecurableId, str], frozenset[int]](
 searched in all manifests."""
 
 
+_LISTS: Final = CacheKind[str, tuple[Document, ...]](
+    "manifest lists of converted tables", limit=50_000, weigh=lambda listed: 1 + len(listed)
+)
+"""By path. The next conversion needs the list of the last one."""
+
+
 class ConvertedFiles:
     """The files of one table's conversion: those in storage, and those that the running conversion makes."""
 
@@ -39,10 +45,15 @@ class ConvertedFiles:
         self.root = table.doc.location or ""
         self.made: dict[str, bytes] = {}
 
-    def add(self, files: Mapping[str, bytes], paths: Mapping[str, Iterable[str]]) -> None:
+    async def add(self, files: Mapping[str, bytes], paths: Mapping[str, Iterable[str]]) -> None:
         self.made.update(files)
-        for manifest, names in paths.items():
-            self._ports.local.cache(_NAMED).put((self._table, manifest), frozenset(map(hash, names)))
+        # On a thread, because a first conversion names all files of the table.
+        for manifest, hashes in (await asyncio.to_thread(_hashes, paths)).items():
+            self._ports.local.cache(_NAMED).put((self._table, manifest), hashes)
+
+    def add_list(self, doc: Document, listed: tuple[Document, ...]) -> None:
+        """Keep the manifest list of the newest snapshot in memory."""
+        self._ports.local.cache(_LISTS).put(doc["snapshots"][-1]["manifest-list"], listed)
 
     async def read(self, path: str) -> bytes:
         """The file at a full path inside the table."""
@@ -65,6 +76,9 @@ class ConvertedFiles:
     async def manifest_list(self, doc: Document) -> tuple[Document, ...]:
         """The records of the newest snapshot's manifest list."""
         path = doc["snapshots"][-1]["manifest-list"]
+        found = self._ports.local.cache(_LISTS).get(path)
+        if found is not None:
+            return found
         data = await self.read(path)
         with reading(f"the manifest list {path}"):
             return tuple(read_avro(data).records)
@@ -116,6 +130,10 @@ class ConvertedFiles:
                 f"the log does not state the number of rows of {path}, and its footer cannot be read; "
                 "write the table with statistics"
             ) from None
+
+
+def _hashes(paths: Mapping[str, Iterable[str]]) -> dict[str, frozenset[int]]:
+    return {manifest: frozenset(map(hash, names)) for manifest, names in paths.items()}
 
 
 def _quoted(path: str) -> str:

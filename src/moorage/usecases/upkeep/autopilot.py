@@ -38,7 +38,9 @@ _PAGE: Final = 100
 _LAST_JOBS: Final = 20
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _MANY_VERSIONS: Final = 10
-_MIN_PAUSE_MS: Final = 10 * 60 * 1000
+_BUSY_PAUSE_MS: Final = 60 * 1000
+_PAUSE_MS: Final = 10 * 60 * 1000
+"""A table with new versions is checked again after this time; after the shorter one if the new versions are many."""
 UNHEALTHY: Final = 50
 """Below this score, a table counts as unhealthy in the metrics."""
 
@@ -56,7 +58,8 @@ class Checked(msgspec.Struct, frozen=True):
         age_ms = now_ms - self.at_ms
         if version == self.version:
             return age_ms < _DAY_MS
-        return version - self.version < _MANY_VERSIONS and age_ms < _MIN_PAUSE_MS
+        many = version - self.version >= _MANY_VERSIONS
+        return age_ms < (_BUSY_PAUSE_MS if many else _PAUSE_MS)
 
 
 class Round:

@@ -18,14 +18,17 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, Live, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, TableNotFound
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
+from moorage.core.job_tokens import JobToken, job_token_key, new_job_token
 from moorage.core.jobs import COMPACT, JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.core.quiet import PATIENCE_MS
+from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
+from moorage.usecases.upkeep.lineage_index import index_lineage
 from moorage.usecases.upkeep.quiet import must_wait
 
 _SHORTEST_WAIT_SECONDS: Final = 0.03
@@ -147,12 +150,24 @@ async def take(
         seq = (await ports.ledger.position()).seq if wait_s else 0
         lease = await _take_now(ports, worker, kinds)
         left_s = deadline - time.monotonic()
-        if lease is not None or left_s <= 0:
-            return lease
+        if lease is not None:
+            return await _with_token(ports, caller, lease)
+        if left_s <= 0:
+            return None
         # A new entry may be a new job. Jobs also become due by time, so the wait is short in any case.
         await ports.ledger.wait_for_entry_after(seq, min(left_s, _LONGEST_WAIT_SECONDS))
         # With many entries per second, each waiting worker asks only a few times per second.
         await asyncio.sleep(min(left_s, _SHORTEST_WAIT_SECONDS))
+
+
+async def _with_token(ports: Ports, caller: Caller, lease: Lease) -> Lease:
+    """The lease with a token for the table of its job, so that the worker need not use its own token for it."""
+    job = lease.job
+    chain = await find_by_id(ports.ledger, job.subject) if job.subject is not None else ()
+    if not ports.access.authenticates or not chain or chain[-1].kind is not Kind.TABLE:
+        return lease
+    token = JobToken(job.id, lease.fence, caller.id)
+    return replace(lease, token=new_job_token(job_token_key(ports.page_secret), token))
 
 
 async def _take_now(ports: Ports, worker: str, kinds: tuple[str, ...]) -> Lease | None:
@@ -205,6 +220,8 @@ async def renew(ports: Ports, caller: Caller, id: str, fence: str, progress: dic
 
 async def succeed(ports: Ports, errand: Errand, id: str, fence: str, result: dict[str, Any]) -> Job:
     require(ports.access, errand.caller, Privilege.WORK, ())
+    if is_id(id):
+        await index_lineage(ports, JobId(id), result)
     return await _finish(
         ports, errand, id, Fence(fence), FinishJob(job=JobId(id), state=JobState.SUCCEEDED, result=result)
     )

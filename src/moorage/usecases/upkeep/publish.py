@@ -175,7 +175,10 @@ async def _place(ports: Ports, lines: list[tuple[Staged, ...]]) -> _Placed:
             ready += await _ready_in(ports, line)
         if len(ready) < _MIN_TOGETHER:
             return {}
-        objects = [NewObject(require_location(each.table), each.publish.target, each.data) for each in ready]
+        objects = [
+            NewObject(require_location(each.table), each.publish.target, each.data, each.publish.source)
+            for each in ready
+        ]
         placed = await ports.storage.put_all_new(objects)
     except MoorageError:  # one by one, it stops only its own line
         return {}

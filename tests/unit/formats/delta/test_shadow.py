@@ -261,4 +261,4 @@ def test_new_files_without_a_row_count_are_refused_if_rows_are_tracked() -> None
 def test_a_file_outside_the_table_is_not_looked_up() -> None:
     commit = read_shadow_commit(spark_commit(removed("file:/lake/other/a.parquet")))
     with pytest.raises(InvalidInput, match="not a file of the table"):
-        input_paths(commit, ROOT)
+        input_paths(commit.removed, ROOT)

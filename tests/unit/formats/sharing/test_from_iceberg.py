@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from moorage.core.errors import Unsupported
+from moorage.core.errors import Damaged, Unsupported
+from moorage.formats.delta.deletion_vectors import frame, from_base85
 from moorage.formats.iceberg.manifests import ContentFile, Stats
 from moorage.formats.iceberg.specs import specs_of
-from moorage.formats.sharing.from_iceberg import SharedIceberg, current_snapshot, describe
+from moorage.formats.sharing.from_iceberg import SharedIceberg, current_snapshot, describe, to_vector, vectors_of
 
 FIELDS = [
     {"id": 1, "name": "id", "type": "long", "required": True, "doc": "the key"},
@@ -43,7 +44,7 @@ def file(
     return ContentFile(
         **{
             "content": 0,
-            "path": "s3://b/t/a b.parquet",
+            "path": path,
             "format": "parquet",
             "spec_id": spec,
             "partition": partition,
@@ -114,11 +115,29 @@ READDED = [{**FIELDS[0], "id": 9}, *FIELDS[1:]]
 WIDENED = [{**FIELDS[0], "type": "int"}, *FIELDS[1:]]
 
 
+def without_ids(*schemas: Any) -> Any:
+    return {**table(*schemas), "properties": {"schema.name-mapping.default": "[]"}}
+
+
+@pytest.mark.parametrize("before", [RENAMED, READDED])
+def test_columns_that_older_files_name_otherwise_are_found_by_id(before: Any) -> None:
+    found = told(table(before, FIELDS), file())
+    assert found.metadata.configuration == {"delta.columnMapping.mode": "id"}
+    assert found.protocol.reader_features == ("columnMapping",)
+    for field in json.loads(found.metadata.schema_string)["fields"]:
+        id = next(each["id"] for each in FIELDS if each["name"] == field["name"])
+        assert field["metadata"]["delta.columnMapping.id"] == id
+        assert field["metadata"]["delta.columnMapping.physicalName"] == f"iceberg-field-{id}"
+    (add,) = found.files
+    assert (found.metadata.partition_columns, add.partition_values) == ((), {})
+    assert set(json.loads(add.stats or "")["minValues"]) <= {f"iceberg-field-{each['id']}" for each in FIELDS}
+
+
 @pytest.mark.parametrize(
     ("document", "files", "words"),
     [
-        (table(RENAMED, FIELDS), [], "'key' was renamed to 'id'"),
-        (table(READDED, FIELDS), [], "'id' was dropped and added again"),
+        (without_ids(RENAMED, FIELDS), [], "'key' was renamed to 'id', and the table may have files without"),
+        (without_ids(READDED, FIELDS), [], "'id' was dropped and added again, and the table may have files without"),
         (table(WIDENED, FIELDS), [], "the type of 'id' was changed from int to long"),
         (table([*FIELDS, {"id": 4, "name": "u", "type": "uuid", "required": False}]), [], "'u' has the type uuid"),
         (table(), [file(format="orc")], "orc"),
@@ -135,3 +154,64 @@ def test_the_newest_snapshot_of_the_main_branch() -> None:
     assert current_snapshot({"snapshots": snapshots, "current-snapshot-id": 2}) == {"snapshot-id": 2}
     assert current_snapshot({"snapshots": snapshots, "current-snapshot-id": -1}) is None
     assert current_snapshot({}) is None
+
+
+BITMAP = b"\xd1\xd3\x39\x64" + bytes(9)
+
+
+def vector(path: str = "s3://b/t/a.puffin", **given: Any) -> Any:
+    own = {"content": 1, "format": "puffin", "records": 3, "offset": 4, "length": len(frame(BITMAP)), "sequence": 2}
+    return file(**{"path": path, "referenced": "s3://b/t/a b.parquet", **own, **given})
+
+
+def test_a_deletion_vector_is_in_the_line_of_its_file() -> None:
+    document = table()
+    specs = specs_of(document)
+    named = vectors_of([file(), vector(), vector(referenced="s3://b/t/gone.parquet")], specs)
+    assert list(named) == ["s3://b/t/a b.parquet"]
+    found = describe(
+        document, [file(), vector()], specs, {path: to_vector(each, frame(BITMAP)) for path, each in named.items()}
+    )
+    (add,) = found.files
+    assert add.deletion_vector is not None
+    told = add.deletion_vector
+    assert (told.storage_type, told.offset, told.size_in_bytes, told.cardinality) == ("i", None, len(BITMAP), 3)
+    assert from_base85(told.path_or_inline_dv)[: len(BITMAP)] == BITMAP
+    assert found.protocol.reader_features == ("deletionVectors",)
+    assert json.loads(add.stats or "")["tightBounds"] is False
+
+
+def test_a_deletion_vector_of_an_older_file_of_the_same_name_is_ignored() -> None:
+    assert vectors_of([file(sequence=3), vector(sequence=2)], specs_of(table())) == {}
+
+
+@pytest.mark.parametrize(
+    "delete",
+    [
+        vector(format="parquet", offset=None, length=None),
+        vector(format="parquet", offset=None, length=None, referenced=None),
+        vector(content=2, format="parquet", referenced=None),
+        vector(referenced=None),
+        vector(key_metadata=b"k"),
+    ],
+    ids=["positions", "positions of a partition", "equality", "vector without a file", "encrypted"],
+)
+def test_other_deletes_are_refused_if_they_apply_to_a_file(delete: Any) -> None:
+    specs = specs_of(table())
+    with pytest.raises(Unsupported):
+        vectors_of([file(), delete], specs)
+    assert vectors_of([file(path="s3://b/t/b.parquet", partition=(9, 9)), delete], specs) == {}
+
+
+@pytest.mark.parametrize("blob", [b"", frame(BITMAP)[:-1], frame(BITMAP)[:-1] + b"\0", frame(b"x"), frame(BITMAP) * 2])
+def test_a_damaged_vector_is_refused(blob: bytes) -> None:
+    with pytest.raises(Damaged):
+        to_vector(vector(), blob)
+
+
+def test_an_initial_default_is_refused() -> None:
+    inner = {"id": 5, "name": "c", "type": "int", "required": False, "initial-default": 7}
+    nested = {"id": 4, "name": "s", "required": False, "type": {"type": "struct", "fields": [inner]}}
+    for fields in ([*FIELDS, inner], [*FIELDS, nested]):
+        with pytest.raises(Unsupported, match="'c' has an initial default"):
+            told(table(fields))

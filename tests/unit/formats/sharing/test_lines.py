@@ -16,7 +16,15 @@ from moorage.formats.delta.file_actions import AddFile, ChangeFile, DeletionVect
 from moorage.formats.delta.replay import part_of, to_table
 from moorage.formats.sharing.capabilities import FORMATS, ResponseFormat
 from moorage.formats.sharing.change_lines import change_line
-from moorage.formats.sharing.file_lines import Stated, blocks_of, join_lines, line_parts, to_tails
+from moorage.formats.sharing.file_lines import (
+    Stated,
+    beside_vectors,
+    blocks_of,
+    join_lines,
+    line_parts,
+    to_tails,
+    to_urls,
+)
 from moorage.formats.sharing.lines import to_line
 from moorage.formats.sharing.pages import files_for_rows, page_of
 from moorage.formats.sharing.protocols import needed_features, shared_protocol
@@ -52,8 +60,8 @@ def split(data: bytes) -> list[dict[str, Any]]:
 def lines_of(files: pa.Table, chosen: ResponseFormat, stated: Stated) -> list[dict[str, Any]]:
     tails = to_tails(files, chosen, chosen)
     urls = [f"https://x/{number}".encode() for number in range(tails.num_rows)]
-    vectors = [b"https://vector"] * len(tails["vector_path"].drop_null())
-    return split(join_lines(line_parts(chosen, stated), urls, tails, vectors))
+    vectors = beside_vectors(tails, [b"https://vector"] * len(tails["vector_path"].drop_null()))
+    return split(join_lines(line_parts(chosen, stated), to_urls(urls), tails, vectors))
 
 
 @settings(deadline=None)

@@ -1,0 +1,285 @@
+"""Upkeep on Spark: compaction compared with the same statement by hand, the start of jobs, and the cost of an offer."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import httpx
+import pyarrow as pa
+
+from bench.report import Row
+from moorage.client import Client
+from moorage.client.answers import Job
+from moorage.client.delta import DeltaTables
+from moorage.client.delta.data_files import write_files
+from moorage.client.spark import SparkSettings, start_session
+from moorage.pipeline.delta_upkeep import optimise
+from moorage.pipeline.program import Program
+from moorage.pipeline.programs import PROGRAMS, spark_programs
+from moorage.pipeline.warm_session import WarmSession
+from moorage.pipeline.worker import Worker
+from moorage.testing.server import ServerProcess
+from scripts.steps import TOOLS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES, WARM_UP_FILES, ICEBERG_FILES = 5_000, 100, 300
+_ROWS = 20
+_SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("size", pa.float64())])
+_FIELDS = {
+    "type": "struct",
+    "fields": [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("id", "long"), ("city", "string"), ("size", "double"))
+    ],
+}
+
+
+class _Session(WarmSession):
+    """A session that is started already."""
+
+    def __init__(self, session: SparkSession) -> None:
+        super().__init__(SparkSettings())
+        self._session = session
+
+
+class _Bench:
+    def __init__(self, server: ServerProcess, client: Client, spark: SparkSession, folder: Path) -> None:
+        self.server, self.client, self.spark, self.folder = server, client, spark, folder
+        self.started: dict[str, float] = {}
+        programs = {**PROGRAMS, **spark_programs(_Session(spark))}
+        self.programs = {kind: self._timed(program) for kind, program in programs.items()}
+
+    def _timed(self, program: Program) -> Program:
+        def run(job: Job, client: Client, progress: Any) -> dict[str, Any]:
+            self.started[job.id] = time.monotonic()
+            return program(job, client, progress)
+
+        return run
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    def write_data(self, count: int) -> list[dict[str, Any]]:
+        """Write small files once. Tables get hard links of them."""
+        source = self.folder / f"files{count}"
+        source.mkdir()
+        adds = []
+        for number in range(count):
+            ids = range(number * _ROWS, (number + 1) * _ROWS)
+            rows = pa.table([list(ids), [f"c{id % 7}" for id in ids], [id / 4 for id in ids]], schema=_SCHEMA)
+            adds += write_files(rows.to_batches(), _SCHEMA, (), source.as_uri())
+        for add in adds:
+            add["source"] = str(source / add["path"])
+        return adds
+
+    def _linked(self, adds: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+        folder.mkdir(parents=True, exist_ok=True)
+        for add in adds:
+            os.link(add["source"], folder / add["path"])
+        return [{key: value for key, value in add.items() if key != "source"} for add in adds]
+
+    def managed(self, adds: list[dict[str, Any]]) -> str:
+        name = f"t{uuid4().hex}"
+        with DeltaTables(self.server.url) as tables:
+            new = tables.stage(f"lake.sea.{name}")
+            tables.create(new, _FIELDS)
+            found = self._linked(adds, Path(new.location.removeprefix("file://").removeprefix("file:")))
+            state = tables.state(f"lake.sea.{name}")
+            tables.commit(f"lake.sea.{name}", state.table_id, state.schema_string, found)
+        return name
+
+    def plain(self, adds: list[dict[str, Any]]) -> str:
+        """The same table without a catalog, with the features that the catalog gives its tables."""
+        folder = self.folder / f"plain{uuid4().hex}"
+        found = self._linked(adds, folder)
+        features = ["v2Checkpoint", "deletionVectors", "vacuumProtocolCheck"]
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features}
+        metadata = {
+            "id": str(uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(_FIELDS),
+            "partitionColumns": [],
+            "configuration": {"delta.checkpointPolicy": "v2", "delta.enableDeletionVectors": "true"},
+        }
+        actions = [{"protocol": {**protocol, "writerFeatures": features}}, {"metaData": metadata}]
+        actions += [{"add": add} for add in found]
+        (folder / "_delta_log").mkdir()
+        text = "\n".join(json.dumps(action) for action in actions) + "\n"
+        (folder / "_delta_log" / f"{0:020}.json").write_text(text)
+        return f"delta.`{folder}`"
+
+    # --- jobs ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """A worker with a warm session, in a thread."""
+        stop = threading.Event()
+        worker = Worker(self.client, stop, programs=self.programs)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        time.sleep(0.5)  # it is waiting for a job then
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def run(self, enqueue: Callable[[], Job]) -> tuple[float, float]:
+        """Enqueue a job, and return the seconds to its start and to its end."""
+        before = time.monotonic()
+        job = enqueue()
+        while (now := self.client.jobs.get(job.id)).ended_at_ms is None:
+            time.sleep(0.02)
+        if now.state != "succeeded":
+            raise RuntimeError(f"{now.kind} {now.state}: {now.error}")
+        return self.started[job.id] - before, time.monotonic() - before
+
+    def compact(self, name: str) -> tuple[float, float]:
+        return self.run(lambda: self.client.namespaces.create_job("lake", ["sea"], name, "compact"))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    before = time.monotonic()
+    work()
+    return time.monotonic() - before
+
+
+def _delta_rows(bench: _Bench) -> list[Row]:
+    few, many = bench.write_data(WARM_UP_FILES), bench.write_data(FILES)
+    plain, first, second = bench.plain(many), bench.managed(many), bench.managed(many)
+    for _ in range(2):
+        warm = bench.plain(few)
+        bench.spark.sql(f"OPTIMIZE {warm}").collect()
+    with bench.working():
+        bench.compact(bench.managed(few))
+        bench.compact(bench.managed(few))
+        by_hand_s = _seconds(lambda: bench.spark.sql(f"OPTIMIZE {plain}").collect())
+        _, job_s = bench.compact(first)
+        starts = [bench.compact(bench.managed(few))[0] for _ in range(3)]
+        light = [bench.run(lambda: bench.client.jobs.create("audit"))[0] for _ in range(10)]
+    ratio, start_s, light_ms = job_s / by_hand_s, max(starts), 1000 * sorted(light)[len(light) // 2]
+    return [
+        Row(f"OPTIMIZE of {FILES:,} files, plain table", f"{by_hand_s:.2f} s"),
+        Row(f"compaction job of {FILES:,} files", f"{job_s:.2f} s"),
+        Row("compared with plain OPTIMIZE", f"{ratio:.2f} ×", "≤ 1.3 ×", ratio <= 1.3),
+        Row("start of a Spark job, warm worker", f"{start_s:.3f} s", "≤ 2 s", start_s <= 2),
+        Row("start of a job without Spark, median", f"{light_ms:.0f} ms", "≤ 100 ms", light_ms <= 100),
+        *_offer_rows(bench, second),
+    ]
+
+
+def _offer_rows(bench: _Bench, name: str) -> list[Row]:
+    bench.client.namespaces.create_job("lake", ["sea"], name, "compact")
+    lease = bench.client.jobs.take("bench", ["compact"])
+    if lease is None:
+        raise RuntimeError("the compaction was not leased")
+    worker = bench.client.for_job(lease)
+    shadow = worker.rewrites.next_shadow(lease.job.subject or "").shadow
+    if shadow is None:
+        raise RuntimeError("the table has no small files")
+    optimise(_Session(bench.spark), shadow, lease.job, lambda _: None)
+    alone_ms = _latencies(bench.server.url, lambda: time.sleep(3))
+    cpu_s = bench.server.cpu_seconds()
+    during_ms = _latencies(bench.server.url, lambda: worker.rewrites.offer(lease.job.subject or "", shadow))
+    cpu_ms = 1000 * (bench.server.cpu_seconds() - cpu_s) - len(during_ms) * _request_cpu_ms(bench.server)
+    bench.client.jobs.succeed(lease.job.id, lease.fence, {})
+    alone, during = _p99(alone_ms), _p99(during_ms)
+    return [
+        Row(f"CPU of the server, offer of {shadow.files:,} removes", f"{cpu_ms:.0f} ms", "≤ 300 ms", cpu_ms <= 300),
+        Row("p99 of other requests without it", f"{alone:.2f} ms"),
+        Row("p99 of other requests during it", f"{during:.2f} ms", "≤ 2 ×", during <= 2 * alone),
+    ]
+
+
+_PATH = "/api/moorage/v1/catalogs/lake"
+
+
+def _latencies(url: str, work: Callable[[], object]) -> list[float]:
+    """The milliseconds of small requests, one after the other, while some work runs."""
+    done, found = threading.Event(), list[float]()
+
+    def ask() -> None:
+        with httpx.Client(base_url=url, trust_env=False) as http:
+            while not done.is_set():
+                before = time.perf_counter()
+                http.get(_PATH).raise_for_status()
+                found.append(1000 * (time.perf_counter() - before))
+                time.sleep(0.001)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        work()
+    finally:
+        done.set()
+        thread.join()
+    return found
+
+
+def _request_cpu_ms(server: ServerProcess) -> float:
+    """What one of the small requests costs the server, so that it can be left out."""
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        before = server.cpu_seconds()
+        for _ in range(500):
+            http.get(_PATH).raise_for_status()
+        return 1000 * (server.cpu_seconds() - before) / 500
+
+
+def _p99(found: list[float]) -> float:
+    return sorted(found)[min(len(found) - 1, len(found) * 99 // 100)]
+
+
+def _iceberg_rows(bench: _Bench) -> list[Row]:
+    spark = bench.spark
+    spark.conf.set("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
+    for key, value in {"type": "rest", "uri": f"{bench.server.url}/iceberg", "warehouse": "lake"}.items():
+        spark.conf.set(f"spark.sql.catalog.ice.{key}", value)
+
+    def table(files: int) -> str:
+        name = f"i{uuid4().hex}"
+        rows = spark.range(0, files * _ROWS, numPartitions=files).selectExpr("id", "concat('c', id % 7) AS city")
+        rows.writeTo(f"ice.sea.{name}").using("iceberg").tableProperty("write.distribution-mode", "none").create()
+        return name
+
+    def by_hand(name: str) -> None:
+        options = "map('target-file-size-bytes', '134217728', 'min-input-files', '2')"
+        spark.sql(f"CALL ice.system.rewrite_data_files(table => 'sea.{name}', options => {options})").collect()
+        spark.sql(f"CALL ice.system.rewrite_manifests(table => 'sea.{name}')").collect()
+
+    warm, first, second = table(20), table(ICEBERG_FILES), table(ICEBERG_FILES)
+    by_hand(warm)
+    with bench.working():
+        bench.compact(table(20))
+        by_hand_s = _seconds(lambda: by_hand(first))
+        _, job_s = bench.compact(second)
+    ratio = job_s / by_hand_s
+    return [
+        Row(f"rewrite of {ICEBERG_FILES} Iceberg files, procedures by hand", f"{by_hand_s:.2f} s"),
+        Row(f"compaction job of {ICEBERG_FILES} Iceberg files", f"{job_s:.2f} s"),
+        Row("compared with the procedures", f"{ratio:.2f} ×", "≤ 1.1 ×", ratio <= 1.1),
+    ]
+
+
+def upkeep_rows(folder: Path) -> list[Row]:
+    """Measure upkeep with a server and a session of Spark in this process."""
+    folder.mkdir(parents=True)
+    conf = {"spark.driver.memory": "2g", "spark.local.dir": str(folder / "local")}
+    spark = start_session(SparkSettings(master="local[2]", jars=TOOLS / "spark-jars", conf=conf))
+    try:
+        with ServerProcess(folder / "data") as server, Client(server.url) as client:
+            client.catalogs.create("lake")
+            client.namespaces.create("lake", ["sea"])
+            bench = _Bench(server, client, spark, folder)
+            rows = [*_delta_rows(bench), *_iceberg_rows(bench)]
+    finally:
+        spark.stop()
+    return [*rows, Row("load average at the end", f"{os.getloadavg()[0]:.1f}")]

@@ -1,0 +1,37 @@
+"""The marks of Spark streams in the snapshots of Iceberg tables.
+
+A stream that repeats a batch after a crash looks for its last batch, from the newest snapshot back. If the snapshot
+with the mark has expired, or one between, it commits the batch a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+STREAM_MARK: Final = "spark.sql.streaming.queryId"
+"""In the summary of every snapshot that a stream has committed."""
+_LIVE_MS: Final = 30 * 24 * 3600 * 1000
+"""A stream that has committed nothing for so long, while another one has, counts as ended."""
+
+
+class Snapshot(NamedTuple):
+    parent: int | None
+    at_ms: int
+    query: str | None
+    """The id of the stream that has committed it."""
+
+
+def snapshots_for_streams(snapshots: Mapping[int, Snapshot], current: int | None) -> int:
+    """How many snapshots, counted from the current one, must stay. 0 if no stream has written the table."""
+    needed, count, seen, newest_ms = 0, 0, set[str](), 0
+    while current is not None and current in snapshots:
+        snapshot = snapshots[current]
+        count += 1
+        if snapshot.query is not None and snapshot.query not in seen:
+            newest_ms = newest_ms or snapshot.at_ms
+            seen.add(snapshot.query)
+            if newest_ms - snapshot.at_ms <= _LIVE_MS:
+                needed = count
+        current = snapshot.parent
+    return needed

@@ -1,0 +1,160 @@
+"""What rewrites and changes of rows share: the log of a shadow, and the commit that its translation becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+import moorage
+from moorage.core.callers import Caller
+from moorage.core.entries import Change, Commit, Done
+from moorage.core.errors import InvalidInput
+from moorage.core.rewrites import OfferOutcome, OfferResult
+from moorage.core.securables import Securable
+from moorage.formats.delta.commit_check import Proposal
+from moorage.formats.delta.file_actions import AddFile
+from moorage.formats.delta.offers import Target
+from moorage.formats.delta.shadow import TableSide, hadoop_location, shadow_log
+from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
+from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.leftovers import FOLDER
+from moorage.usecases.delta.lookup import LOG, MAX_COMMIT_BYTES, STAGED_FOLDER, require_head, state_of
+from moorage.usecases.local_state import TableIdQueue
+from moorage.usecases.parts import NewFile, Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import Settled, settle
+
+if TYPE_CHECKING:
+    from moorage.snapshots.snapshot import Snapshot
+
+ENGINE: Final = f"Moorage/{moorage.__version__}"
+_LOG_FILE = re.compile(r"(\d{20})\.json")
+
+
+def log_of(snapshot: Snapshot, chosen: object, root: str) -> tuple[list[AddFile], bytes]:
+    """The files in these rows of the snapshot, and the log of a shadow with them. Not for the event loop."""
+    from moorage.formats.delta.replay import to_files
+
+    files = to_files(chosen)
+    side = TableSide(
+        timestamp_ms=snapshot.timestamp_ms,
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        domains=snapshot.domains,
+        transactions=snapshot.transactions,
+    )
+    return files, shadow_log(side, files, root)
+
+
+async def read_log(ports: Ports, location: str, folder: str) -> bytes | OfferResult:
+    """The one commit that Spark made in the shadow, or why there is nothing to commit."""
+    listed = await ports.storage.list(location, f"{folder}{LOG}")
+    names = [each.path.rpartition("/")[2] for each in listed]
+    versions = sorted(int(found[1]) for name in names if (found := _LOG_FILE.fullmatch(name)))
+    if versions == [0]:
+        return OfferResult(outcome=OfferOutcome.UNCHANGED, reason="the shadow was not changed")
+    if versions != [0, 1]:
+        return OfferResult(
+            outcome=OfferOutcome.DROPPED, reason=f"the shadow has the versions {versions}, not the versions 0 and 1"
+        )
+    data = await ports.storage.read(location, f"{folder}{LOG}{1:020}.json", limit=MAX_COMMIT_BYTES)
+    if data is None:
+        return OfferResult(outcome=OfferOutcome.DROPPED, reason="the commit of the shadow is missing")
+    return data
+
+
+async def require_written(ports: Ports, location: str, folder: str, stated: Iterable[tuple[str, int, bool]]) -> None:
+    """Require every new file, in its stated size, and durable: the files that it replaces will be deleted one day.
+
+    `stated` has paths in the folder, sizes, and whether the file may be larger, as that of several vectors is.
+    """
+    written = {each.path: each.size for each in await ports.storage.list(location, folder)}
+    durable: set[str] = set()
+    for name, size, at_least in stated:
+        path = folder + name
+        found = written.get(path)
+        if found is None or (found < size if at_least else found != size):
+            raise InvalidInput(
+                f"the shadow cannot be offered: {name!r} has {found} bytes, not {size}",
+                field="folder",
+            )
+        if path not in durable:
+            await ports.storage.make_durable(location, path)
+            durable.add(path)
+
+
+async def settle_offer(
+    ports: Ports, errand: Errand, table: Securable, folder: str, prepare: Callable[[Caller], Awaitable[Part]]
+) -> OfferResult:
+    """Commit what `prepare` makes of a shadow, and delete what is not needed after it."""
+    location = table.doc.location or ""
+    # Not in the queue yet: a snapshot that is already loaded makes the wait of other writers short.
+    await ports.snapshots.at(await table_ref(ports, table))
+    async with ports.local.race(TableIdQueue(table.id)):
+        result = result_of(await settle(ports, errand, prepare))
+    kept = LOG if result.outcome is OfferOutcome.COMMITTED else ""
+    await ports.storage.delete_all(f"{location}{folder}{kept}")
+    return result
+
+
+def target_of(ports: Ports, table: Securable, snapshot: Snapshot, folder: str) -> Target:
+    """The version that the commit of a shadow is to become. The snapshot is that of the head."""
+    state, head = state_of(ports, table), require_head(table)
+    return Target(
+        folder=folder,
+        root=hadoop_location(table.doc.location or ""),
+        version=head.version + 1,
+        timestamp_ms=max(ports.now_ms(), head.timestamp_ms + 1),
+        txn_id=str(uuid4()),
+        engine=ENGINE,
+        tracks_rows=state.tracks_rows(),
+        row_id_mark=state.row_id_mark,
+        schema=snapshot.schema,
+        partition_columns=snapshot.metadata.partition_columns,
+    )
+
+
+async def commit_part(ports: Ports, table: Securable, data: bytes, target: Target, *, upkeep: bool = False) -> Part:
+    """Check a commit of the server as that of any writer, and return the part that ratifies it."""
+    proposal = Proposal(
+        version=target.version,
+        timestamp_ms=target.timestamp_ms,
+        file_name=f"{target.version:020}.{uuid4()}.json",
+        file_size=len(data),
+        file_modified_ms=target.timestamp_ms,
+    )
+    request = CommitRequest(table_id=table.id, proposal=proposal, upkeep=upkeep)
+    part = await prepare_bytes(ports, table, request, proposal, data)
+    is_small = len(data) <= MAX_ATTACHED_BYTES
+    staged = NewFile(table.doc.location or "", STAGED_FOLDER + proposal.file_name, data, is_small)
+    changes = _with_folder(part.changes, target.folder) if target.folder else part.changes
+    return replace(part, changes=changes, files=(staged,))
+
+
+def _with_folder(changes: tuple[Change, ...], folder: str) -> tuple[Change, ...]:
+    """Record the folder of the shadow with its version, so that leftovers can be told from committed files."""
+    return tuple(
+        replace(each, details={**each.details, FOLDER: folder}) if isinstance(each, Commit) else each
+        for each in changes
+    )
+
+
+def dropped(reason: str) -> Part:
+    return Part(done=Done(), result=OfferResult(outcome=OfferOutcome.DROPPED, reason=reason))
+
+
+def unchanged(reason: str) -> Part:
+    return Part(done=Done(), result=OfferResult(outcome=OfferOutcome.UNCHANGED, reason=reason))
+
+
+def result_of(settled: Settled) -> OfferResult:
+    versions = settled.done.versions
+    if versions:
+        return OfferResult(outcome=OfferOutcome.COMMITTED, version=versions[0])
+    if settled.parts and isinstance(settled.parts[0].result, OfferResult):
+        return settled.parts[0].result
+    return OfferResult(outcome=OfferOutcome.DROPPED, reason="the table changed while the shadow was rewritten")

@@ -1,0 +1,35 @@
+"""How many snapshots an expiry must keep for streams."""
+
+from __future__ import annotations
+
+from moorage.pipeline.stream_marks import Snapshot, snapshots_for_streams
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def chain(*queries: tuple[int, str | None]) -> tuple[dict[int, Snapshot], int]:
+    """Snapshots by (day, query), the oldest first, and the newest of them."""
+    made = {
+        at: Snapshot(parent=at - 1 if at else None, at_ms=day * DAY_MS, query=query)
+        for at, (day, query) in enumerate(queries)
+    }
+    return made, len(queries) - 1
+
+
+def test_a_table_without_streams_keeps_nothing_for_them() -> None:
+    assert snapshots_for_streams({}, None) == 0
+    assert snapshots_for_streams(*chain((0, None), (1, None))) == 0
+
+
+def test_the_last_batch_stays_behind_compactions() -> None:
+    assert snapshots_for_streams(*chain((0, "a"), (1, "a"), (2, None), (3, None))) == 3
+    assert snapshots_for_streams(*chain((0, "a"), (1, "a"))) == 1
+
+
+def test_every_live_stream_counts_and_one_that_ended_long_ago_does_not() -> None:
+    assert snapshots_for_streams(*chain((0, "a"), (1, "b"), (2, "b"))) == 3
+    assert snapshots_for_streams(*chain((0, "a"), (99, "b"), (99, None))) == 2
+
+
+def test_a_stream_that_is_the_only_one_is_live_however_old_it_is() -> None:
+    assert snapshots_for_streams(*chain((0, "a"), (500, None), (501, None))) == 3
