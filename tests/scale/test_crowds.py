@@ -163,6 +163,13 @@ async def list_all(console: Console) -> int:
         token = page["next_page_token"]
 
 
+def test_a_million_names_do_not_delay_the_start(crowd: Path, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        empty = server.cpu_seconds()
+    with ServerProcess(crowd) as server:
+        assert server.cpu_seconds() < 3 * empty
+
+
 async def test_listing_a_million_names_does_not_delay_other_clients(crowd: Path) -> None:
     with ServerProcess(crowd) as server, bystander(server) as other:
         async with console_at(server.url) as console:

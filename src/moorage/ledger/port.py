@@ -174,6 +174,13 @@ class Ledger(Protocol):
         """
         ...
 
+    async def ids_on(self, shelf: Shelf, *, after: str = "", limit: int = 100) -> tuple[SecurableId, ...]:
+        """The objects on one shelf of all parents, in the order of their ids, after one, without dropped ones.
+
+        An ancestor of such an object may be dropped: `lineage` says so.
+        """
+        ...
+
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
     ) -> Listing:

@@ -140,6 +140,9 @@ delete from report where (table_id, kind, version) in (
     select table_id, kind, version from report where table_id = $1 and kind = $2 and version < $3 limit $4)
 returning version"""
 # Not `dropped_at is null`: the planner would choose the index of names for it and read all of it.
+IDS_ON: Final = """
+select id from securable where shelf = $1 and id > $2 and dropped_at is null order by id limit $3"""
+
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
 (select {rows.securable_columns("s")}, s.purge_at as due_ms from securable s

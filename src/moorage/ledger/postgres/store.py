@@ -182,6 +182,9 @@ class PostgresLedger:
         await self._cache.learn_page(page, listing)
         return listing
 
+    async def ids_on(self, shelf: Shelf, *, after: str = "", limit: int = 100) -> tuple[SecurableId, ...]:
+        return tuple([SecurableId(row[0]) for row in await self._rows(queries.IDS_ON, shelf.value, after, limit)])
+
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
     ) -> Listing:

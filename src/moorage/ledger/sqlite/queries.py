@@ -24,6 +24,7 @@ select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at
 from securable s cross join {rows.LAST_ENTRY} e
 left join head h on h.table_id = s.id and h.ref = 'main'
 left join published p on p.table_id = s.id and p.ref = h.ref"""
+IDS_ON = "select id from securable where shelf = ? and id > ? and dropped_at is null order by id limit ?"
 STAGED = """
 select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.source, v.size, v.digest
 from staged s join version v using (table_id, ref, version)

@@ -192,6 +192,9 @@ class SqliteLedger:
             self._memory.add_children(listing.items)
         return listing
 
+    async def ids_on(self, shelf: Shelf, *, after: str = "", limit: int = 100) -> tuple[SecurableId, ...]:
+        return tuple([SecurableId(id) for (id,) in self._rows(queries.IDS_ON, shelf.value, after, limit)])
+
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
     ) -> Listing:

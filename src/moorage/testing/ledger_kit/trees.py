@@ -134,6 +134,22 @@ class Trees:
             found += page
         assert [one.id for one in found] == [*sorted(lake.tables[3:]), *sorted(lake.tables[:3])]
 
+    async def test_the_objects_of_a_shelf_are_paged_over_all_parents(self, ledger: Ledger) -> None:
+        lake, other = await make.lake(ledger, "a", "b", "c"), make.catalog(ledger.root, "other")
+        await make.add(ledger, other, make.drop(lake.tables[1]))
+        found: list[SecurableId] = []
+        while page := await ledger.ids_on(Shelf.RELATION, after=found[-1] if found else "", limit=1):
+            found += page
+        assert found == sorted((lake.tables[0], lake.tables[2]))
+        assert await ledger.ids_on(Shelf.NAMESPACE) == (lake.namespace,)
+        assert set(await ledger.ids_on(Shelf.CATALOG)) == {lake.catalog, other.id}
+
+    async def test_the_objects_of_a_shelf_include_those_below_a_dropped_object(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.drop(lake.catalog))
+        assert await ledger.ids_on(Shelf.RELATION) == (lake.table,)
+        assert await ledger.ids_on(Shelf.CATALOG) == ()
+
     async def test_objects_due_for_purge_are_paged_in_the_order_of_their_time(
         self, ledger: Ledger, clock: Clock
     ) -> None:

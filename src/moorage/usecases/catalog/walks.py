@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
 from moorage.core.securables import Securable, Shelf
-from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.catalog.addresses import Chain, find_by_id
 from moorage.usecases.catalog.paging import MAX_PAGE_SIZE
 from moorage.usecases.ports import Ports
-
-_PAGE = 100
-"""A walk over everything may pause for long, so it holds few records that can be outdated."""
 
 
 async def children(
@@ -29,15 +27,14 @@ async def children(
 
 
 async def objects_on(ports: Ports, shelf: Shelf) -> AsyncGenerator[Chain, None]:
-    """The objects on one shelf of all catalogs and namespaces, each below its ancestors."""
-    async for catalog in children(ports, ports.ledger.root, Shelf.CATALOG, page_size=_PAGE):
-        async for chain in _below(ports, (catalog,), shelf):
-            yield chain
+    """The live objects on one shelf of all catalogs and namespaces, each below its ancestors.
 
-
-async def _below(ports: Ports, above: Chain, shelf: Shelf) -> AsyncGenerator[Chain, None]:
-    async for item in children(ports, above[-1].id, shelf, page_size=_PAGE):
-        yield (*above, item)
-    async for namespace in children(ports, above[-1].id, Shelf.NAMESPACE, page_size=_PAGE):
-        async for chain in _below(ports, (*above, namespace), shelf):
-            yield chain
+    Each is read when it is asked for, because a walk over everything may pause for long.
+    """
+    after = ""
+    while ids := await ports.ledger.ids_on(shelf, after=after):
+        for id in ids:
+            if chain := await find_by_id(ports.ledger, id):
+                yield chain
+        after = ids[-1]
+        await asyncio.sleep(0)  # reads of SQLite do not suspend, so other requests would wait for the whole walk
