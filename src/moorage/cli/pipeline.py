@@ -219,8 +219,9 @@ def _print(pipeline: Pipeline, name: str, args: argparse.Namespace, *, is_short:
     counts = f"{len(pipeline.tables)} streaming tables, {len(pipeline.views)} views, {len(pipeline.files)} files"
     print(f"{name}  {pipeline.digest[:12]}  {counts}")
     for flow in () if is_short else pipeline.flows:
-        where = f"  ({flow.file}:{flow.line})" if flow.file else ""
-        print(f"  {flow.target} <- {', '.join((*flow.reads, *flow.sources)) or 'nothing'}{where}")
+        where = ":".join(str(part) for part in (flow.file, flow.line) if part)
+        read = ", ".join((*flow.reads, *flow.sources)) or "nothing"
+        print(f"  {flow.target} <- {read}  ({where})" if where else f"  {flow.target} <- {read}")
     return 0
 
 
