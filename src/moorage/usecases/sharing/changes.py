@@ -86,7 +86,6 @@ async def query_changes(ports: Ports, shared: SharedTable, request: QueryRequest
     """The file actions of all versions from a starting version on, for streams."""
     reading = await Reading.open(ports, shared)
     reading.require_history("startingVersion")
-    reading.require_log()
     latest = await reading.latest()
     first = request.starting_version or 0
     last = latest.version if request.ending_version is None else min(request.ending_version, latest.version)
@@ -109,7 +108,7 @@ async def read_change_feed(ports: Ports, shared: SharedTable, request: ChangesRe
         raise InvalidInput(f"maxFiles is {request.max_files}; it must be positive", field="maxFiles")
     reading = await Reading.open(ports, shared)
     reading.require_history("the change data feed")
-    reading.require_log()
+    reading.require_feed()
     latest = await reading.latest()
     first = await _first_version(reading, request, latest)
     last = await _last_version(reading, request, latest)
@@ -172,9 +171,7 @@ class _History:
             for changes in self._kept:
                 yield changes
             return
-        async for changes in self._reading.ports.snapshots.changes(
-            self._reading.ref, self._span.first, self._span.last
-        ):
+        async for changes in self._reading.changes(self._span.first, self._span.last):
             yield changes
 
 
@@ -199,7 +196,7 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
     count = 0
     filter_ = reading.partition_filter(start)
     with neutral_errors(reading.shared):
-        async for changes in reading.ports.snapshots.changes(reading.ref, span.first, span.last):
+        async for changes in reading.changes(span.first, span.last):
             commit = changes.commit
             survey.protocol = commit.protocol or survey.protocol
             survey.metadata = commit.metadata or survey.metadata
