@@ -20,7 +20,7 @@ from tests.api.sharing.logs import (
     time_of,
     write_history,
 )
-from tests.api.sharing.provider import Provider, Recipient, at, error_of, lines_of
+from tests.api.sharing.provider import DELTA, Provider, Recipient, at, error_of, lines_of
 from tests.snapshots.log_builder import PROTOCOL, add, metadata, remove, vector
 
 CAPABILITIES = "delta-sharing-capabilities"
@@ -197,8 +197,18 @@ async def test_a_vector_is_needed_only_while_a_file_has_one(advanced: Provider, 
     log.commits = [[], []]
     commit(log, remove("a", size=1, partitionValues={}, deletionVector=vector("v", offset=1)), add("b"))
     assert lines_of(await metadata_of(recipient))[0] == {"protocol": {"minReaderVersion": 1}}
-    protocol = lines_of(await metadata_of(recipient, "responseformat=delta"))[0]["protocol"]["deltaProtocol"]
-    assert protocol == {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["changeDataFeed"]}
+    protocol, described = lines_of(await metadata_of(recipient, "responseformat=delta"))
+    assert protocol["protocol"]["deltaProtocol"] == {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["changeDataFeed"],
+    }
+    # Spark refuses a table whose metadata enables a feature that its protocol does not list.
+    assert described["metaData"]["deltaMetadata"]["configuration"] == {}
+    older = await recipient.post(f"{at('t')}/query", {"version": 1}, headers=DELTA)
+    protocol, described = lines_of(older)[:2]
+    assert protocol["protocol"]["deltaProtocol"]["readerFeatures"] == ["deletionVectors"]
+    assert described["metaData"]["deltaMetadata"]["configuration"] == {"delta.enableDeletionVectors": "true"}
 
 
 async def test_features_of_the_log_are_not_shared(provider: Provider, recipient: Recipient) -> None:
