@@ -211,6 +211,27 @@ async def test_a_vector_is_needed_only_while_a_file_has_one(advanced: Provider, 
     assert described["metaData"]["deltaMetadata"]["configuration"] == {"delta.enableDeletionVectors": "true"}
 
 
+async def test_a_table_with_widened_types_is_told_with_its_type_changes(
+    provider: Provider, recipient: Recipient
+) -> None:
+    """Readers need the changes, because older files have the narrower type."""
+    features = ["typeWidening"]
+    widening = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    changed = [{"fromType": "integer", "toType": "long"}]
+    described = metadata({"id": "long"})
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {"delta.typeChanges": changed}}
+    described["metaData"]["schemaString"] = json.dumps({"type": "struct", "fields": [field]})
+    commit(provider.log(), {"protocol": widening}, described, add("a"))
+    await provider.offer()
+    for stated in (None, "responseformat=delta;readerfeatures=deletionvectors"):
+        assert "typeWidening" in error_of(await metadata_of(recipient, stated), 400, "UNSUPPORTED_OPERATION")
+    answer = await metadata_of(recipient, "responseformat=parquet,delta;readerfeatures=typewidening")
+    assert answer.headers[CAPABILITIES] == "responseformat=delta"
+    protocol, line = lines_of(answer)
+    assert protocol["protocol"]["deltaProtocol"] == widening
+    assert json.loads(line["metaData"]["deltaMetadata"]["schemaString"])["fields"] == [field]
+
+
 async def test_features_of_the_log_are_not_shared(provider: Provider, recipient: Recipient) -> None:
     features = [feature for feature in MANAGED["protocol"]["readerFeatures"] if feature != "catalogManaged"]
     protocol = {"protocol": {**MANAGED["protocol"], "readerFeatures": features}}
