@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -189,16 +190,119 @@ def test_deletion_vectors_are_applied(shares: ShareServer, spark: Any) -> None:
     assert "deletionvectors" in answer.json()["message"].lower()
 
 
-def test_only_the_newest_version_is_shared(shares: ShareServer, lake: RestCatalog) -> None:
-    table = lake.create_table("sea.newest", ROWS.schema)
+def test_older_versions_are_read_by_number_and_by_time(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.history", ROWS.schema)
     table.append(ROWS)
-    shares.offer("newest", register=False)
-    for body in ({"timestamp": "2024-01-01T00:00:00Z"}, {"startingVersion": 0}, {"version": 0}):
-        assert _post(shares, "newest", body).status_code == 400
-    newest = int(_post(shares, "newest", {}).headers["delta-table-version"])
-    assert _post(shares, "newest", {"version": newest}).status_code == 200
+    table.append(pa.Table.from_pylist([{"id": 4, "city": "Kyiv"}], ROWS.schema))
+    table.delete("id = 1")
+    with table.update_schema() as update:
+        update.rename_column("city", "town")
+    url = shares.offer("history", register=False)
+    newest = int(_post(shares, "history", {}, READS_MAPPED).headers["delta-table-version"])
+    assert newest == 4
+    expected = {0: [], 1: [1, 2, 3], 2: [1, 2, 3, 4], 3: [2, 3, 4], 4: [2, 3, 4]}
+    for version, ids in expected.items():
+        lines = _query(shares, "history", READS_MAPPED, version=version)
+        assert lines[1]["metaData"]["version"] == version
+        if not ids:
+            continue
+        found = load(url, delta_format=True, version=version)
+        assert list(found["id"]) == ids
+        assert ("town" in found.columns, "city" in found.columns) == (version == 4, version != 4)
+        (at_ms,) = {line["file"]["timestamp"] for line in lines[2:]}
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        assert list(load(url, delta_format=True, timestamp=moment.replace("+00:00", "Z"))["id"]) == ids
+        answer = _get(shares, "history", "version", {"startingTimestamp": moment.replace("+00:00", "Z")})
+        assert int(answer.headers["delta-table-version"]) == version
+    for wrong in ({"version": 5}, {"version": -1}, {"timestamp": "2024-01-01T00:00:00Z"}):
+        assert _post(shares, "history", wrong, READS_MAPPED).status_code == 400
+
+
+def test_versions_whose_snapshot_has_expired_are_refused(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.expired", ROWS.schema)
     table.append(ROWS)
-    assert int(_post(shares, "newest", {}).headers["delta-table-version"]) > newest
+    table.append(ROWS)
+    shares.offer("expired", register=False)
+    assert _post(shares, "expired", {"version": 1}).status_code == 200
+    first = table.metadata.snapshots[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(first).commit()
+    answer = _post(shares, "expired", {"version": 1})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "INVALID_PARAMETER_VALUE")
+    assert "version 1 of the table does not exist or is no longer available" in answer.json()["message"]
+    assert len(_query(shares, "expired", version=2)) == 4
+
+
+def test_older_versions_need_history(shares: ShareServer, lake: RestCatalog) -> None:
+    lake.create_table("sea.present", ROWS.schema).append(ROWS)
+    shares.offer("present", register=False, history_data_sharing_status="DISABLED")
+    for body in ({"version": 0}, {"timestamp": "2024-01-01T00:00:00Z"}, {"startingVersion": 0}):
+        answer = _post(shares, "present", body)
+        assert answer.status_code == 400
+        assert "history sharing is not enabled" in answer.json()["message"]
+    assert len(_query(shares, "present")) == 3
+
+
+def test_tokens_keep_the_version_although_the_table_changes_and_the_server_restarts(tmp_path: Path) -> None:
+    with share_server(tmp_path) as shares:
+        table = pyiceberg_of(shares.server).create_table("sea.pinned", ROWS.schema)
+        for _ in range(3):
+            table.append(ROWS)
+        shares.offer("pinned", register=False, history_data_sharing_status="DISABLED")
+        whole = _query(shares, "pinned", includeRefreshToken=True)
+        token = whole.pop()["endStreamAction"]["refreshToken"]
+        page = _query(shares, "pinned", maxFiles=1)
+        next_page = page.pop()["endStreamAction"]["nextPageToken"]
+        table.append(ROWS)
+        shares.server.stop()
+        shares.server.start()
+        again = _query(shares, "pinned", refreshToken=token)
+        assert [line["file"]["id"] for line in again[2:]] == [line["file"]["id"] for line in whole[2:]]
+        while next_page is not None:
+            lines = _query(shares, "pinned", maxFiles=1, pageToken=next_page)
+            next_page = lines.pop()["endStreamAction"].get("nextPageToken")
+            page += lines[2:]
+        ids = {line["file"]["id"] for line in page[2:]}
+        assert (len(page) - 2, ids) == (3, {line["file"]["id"] for line in whole[2:]})
+
+
+def test_files_are_streamed_from_a_starting_version_on(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.stream", ROWS.schema)
+    table.append(ROWS)
+    table.append(pa.Table.from_pylist([{"id": 4, "city": "Kyiv"}], ROWS.schema))
+    with table.transaction() as transaction:
+        transaction.set_properties(owner="ann")
+    table.delete("id = 1")
+    with table.update_schema() as update:
+        update.add_column("note", StringType())
+    table.append(pa.Table.from_pylist([{"id": 5, "note": "new"}], table.schema().as_arrow()))
+    shares.offer("stream", register=False)
+    for headers in ({}, {"delta-sharing-capabilities": "responseformat=delta"}):
+        is_delta = bool(headers)
+        lines = _query(shares, "stream", headers, startingVersion=0)
+        actions = [_action(line, is_delta=is_delta) for line in lines if not {"protocol", "metaData"} & set(line)]
+        assert [(version, kind) for version, kind, _ in actions] == [
+            (1, "add"),
+            (2, "add"),
+            (4, "remove"),
+            (4, "add"),
+            (6, "add"),
+        ]
+        assert actions[2][2] == actions[0][2], "the file that had the deleted row"
+        versions = [line["metaData"]["version"] for line in lines if "metaData" in line]
+        assert versions == [0, 5], "the metadata of the start, and where it changed"
+    ids = [version for version, _, _ in map(_action, _query(shares, "stream", startingVersion=2, endingVersion=3)[2:])]
+    assert ids == [2]
+    answer = _get(shares, "stream", "changes", {"startingVersion": 0})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
+    assert "which records no change data feed" in answer.json()["message"]
+
+
+def _action(line: dict[str, Any], *, is_delta: bool = False) -> tuple[int, str, str]:
+    """The version, the kind and the file of a line of a stream."""
+    ((kind, file),) = line.items()
+    if is_delta:
+        (kind,) = file["deltaSingleAction"]
+    return file["version"], kind, file["id"]
 
 
 def _post(shares: ShareServer, table: str, body: dict[str, Any], more: dict[str, str] | None = None) -> httpx.Response:
@@ -206,6 +310,13 @@ def _post(shares: ShareServer, table: str, body: dict[str, Any], more: dict[str,
     headers = {"authorization": f"Bearer {profile['bearerToken']}", **(more or {})}
     url = f"{profile['endpoint']}/shares/fish/schemas/sea/tables/{table}/query"
     return httpx.post(url, json=body, headers=headers, trust_env=False)
+
+
+def _get(shares: ShareServer, table: str, what: str, query: dict[str, Any]) -> httpx.Response:
+    profile = json.loads(shares.profile.read_text())
+    headers = {"authorization": f"Bearer {profile['bearerToken']}"}
+    url = f"{profile['endpoint']}/shares/fish/schemas/sea/tables/{table}/{what}"
+    return httpx.get(url, params=query, headers=headers, trust_env=False)
 
 
 def _query(shares: ShareServer, table: str, headers: dict[str, str] | None = None, **body: Any) -> list[dict[str, Any]]:

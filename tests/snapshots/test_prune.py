@@ -133,6 +133,23 @@ async def test_a_timestamp_may_be_above_its_upper_bound_in_milliseconds(log: Log
     assert await remaining(snapshots, log, is_("t", "!=", MORNING)) == "a"
 
 
+async def test_a_bound_of_a_widened_float_may_be_that_of_a_float_or_of_a_double(
+    snapshots: Snapshots, log: LogBuilder
+) -> None:
+    """Files from before the change have floats, whose exact values differ from the decimal text of their bounds."""
+    changes = [{"fromType": "float", "toType": "double", "tableVersion": 1}]
+    widened = {"name": "f", "type": "double", "nullable": True, "metadata": {"delta.typeChanges": changes}}
+    described = metadata()
+    described["metaData"]["schemaString"] = json.dumps({"type": "struct", "fields": [widened]})
+    log.commit(PROTOCOL, described, add("a", stats=statistics(f=(0.1, 0.3, 0))))
+    lowest, highest = 0.10000000149011612, 0.30000001192092896  # the floats nearest to 0.1 and 0.3
+    for value in (0.1, lowest, 0.2, 0.3, highest):
+        assert await remaining(snapshots, log, is_("f", "=", value)) == "a"
+    assert await remaining(snapshots, log, is_("f", ">", 0.3)) == "a"
+    for value in (0.0999, 0.3001):
+        assert await remaining(snapshots, log, is_("f", "=", value)) == ""
+
+
 async def test_a_bound_of_a_float_is_compared_as_a_float_and_not_as_its_decimal_text(
     log: LogBuilder, snapshots: Snapshots
 ) -> None:

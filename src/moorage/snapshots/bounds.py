@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from moorage.formats.delta.actions import Metadata
 from moorage.formats.delta.replay import Slab
 from moorage.formats.delta.schema import DataType, Decimal, Primitive, Schema
-from moorage.snapshots.column_values import ColumnType, column_type, from_partition_text, widened
+from moorage.snapshots.column_values import ColumnType, as_floats, column_type, from_partition_text, widened
 from moorage.snapshots.statistics import Statistics, read_statistics
 
 MAPPING_MODE = "delta.columnMapping.mode"
+TYPE_CHANGES = "delta.typeChanges"
 
 
 class Column(NamedTuple):
@@ -28,6 +29,8 @@ class Column(NamedTuple):
     """Physical names."""
     type: ColumnType
     is_partition: bool
+    was_float: bool = False
+    """Whether older files have floats, and newer ones doubles."""
 
 
 class Bounds(NamedTuple):
@@ -59,19 +62,29 @@ def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Col
     """Return the column at this path of names, or None if the log has no bounds for it."""
     inner: DataType = schema
     path: list[str] = []
+    changes: object = None
     is_mapped = metadata.configuration.get(MAPPING_MODE, "none") != "none"
     for name in names:
         field = inner.field(name) if isinstance(inner, Schema) else None
         if field is None:
             return None
         path.append(field.physical_name if is_mapped else field.name)
-        inner = field.type
+        inner, changes = field.type, field.metadata.get(TYPE_CHANGES)
     if not isinstance(inner, Primitive | Decimal):
         return None
     kind = column_type(inner)
     partitions = {name.lower() for name in metadata.partition_columns}
     is_partition = len(names) == 1 and names[0].lower() in partitions
-    return None if kind is None else Column(tuple(path), kind, is_partition)
+    if kind is None:
+        return None
+    return Column(tuple(path), kind, is_partition, was_float=kind.name == "double" and _names_float(changes))
+
+
+def _names_float(changes: object) -> bool:
+    """Whether the type changes of a column begin with a float, or cannot be read."""
+    if not isinstance(changes, list):
+        return changes is not None
+    return any(not isinstance(each, dict) or each.get("fromType") == "float" for each in changes)
 
 
 def bounds_of(slab: Slab, columns: Sequence[Column]) -> dict[Column, Bounds]:
@@ -81,18 +94,23 @@ def bounds_of(slab: Slab, columns: Sequence[Column]) -> dict[Column, Bounds]:
     if unread:
         statistics = read_statistics(slab.table["stats"], [(column.path, column.type) for column in unread])
         for column in unread:
-            known[column] = _from_statistics(statistics[column.path], column.type)
+            known[column] = _from_statistics(statistics[column.path], column)
     for column in columns:
         if column not in known:
             known[column] = _from_partition_values(slab, column)
     return {column: known[column] for column in columns}
 
 
-def _from_statistics(found: Statistics, kind: ColumnType) -> Bounds:
+def _from_statistics(found: Statistics, column: Column) -> Bounds:
     # With a deletion vector, a null count is reliable only if it is zero or the row count. Only these are used here.
     has_values = pc.fill_null(pc.not_equal(found.nulls, found.rows), True)  # noqa: FBT003
     has_nulls = pc.fill_null(pc.not_equal(found.nulls, 0), True)  # noqa: FBT003
-    return Bounds(found.lower, widened(found.upper, kind), has_values, has_nulls)
+    lower, upper = found.lower, widened(found.upper, column.type)
+    if column.was_float:
+        # The statistics do not tell whether the file has floats or doubles, so both readings of a bound are admitted.
+        lower = pc.min_element_wise(lower, as_floats(lower), skip_nulls=False)
+        upper = pc.max_element_wise(upper, as_floats(upper), skip_nulls=False)
+    return Bounds(lower, upper, has_values, has_nulls)
 
 
 def _from_partition_values(slab: Slab, column: Column) -> Bounds:

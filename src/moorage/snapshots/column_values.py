@@ -87,8 +87,12 @@ def _literal(value: object, name: str) -> object:
 
 def from_json(array: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
     """Convert a statistic, as Arrow's JSON reader returns it, to the column's type. Raises Arrow's exceptions."""
-    # Writers write a float with its shortest decimals, which are not its exact value: rounding to float32 restores it.
-    return array.cast(pa.float32()).cast(kind.arrow) if kind.name == "float" else array.cast(kind.arrow)
+    return as_floats(array) if kind.name == "float" else array.cast(kind.arrow)
+
+
+def as_floats(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The exact values of floats. Writers write the shortest decimals of a float; rounding to float32 restores it."""
+    return array.cast(pa.float32()).cast(pa.float64())
 
 
 def from_json_value(value: object, kind: ColumnType) -> object:

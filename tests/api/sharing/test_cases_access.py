@@ -220,6 +220,15 @@ async def test_case_l15_to_l19_tables_of_a_schema_and_of_a_share(offered: Provid
     assert await pages(recipient, "/shares/fish/all-tables", 1) == every
 
 
+async def test_case_l20_all_tables_exists_for_every_share_so_that_no_client_falls_back(
+    provider: Provider, recipient: Recipient
+) -> None:
+    assert (await recipient.get("/shares/fish/all-tables")).json() == {"items": []}
+    await provider.offer("t")
+    (item,) = (await recipient.get("/shares/fish/all-tables")).json()["items"]
+    assert (item["schema"], item["name"]) == ("sea", "t")
+
+
 async def test_case_l21_names_are_case_insensitive(offered: Provider, recipient: Recipient) -> None:
     for share, schema, table in (("FISH", "SEA", "T"), ("fish", "Sea", "t")):
         assert (await recipient.get(f"/shares/{share}/schemas/{schema}/tables")).json()["items"]

@@ -176,3 +176,29 @@ async def test_case_c19_the_feed_of_a_table_with_deletion_vectors(provider: Prov
     assert last["deltaSingleAction"]["add"]["deletionVector"]["pathOrInlineDv"].startswith("http")
     assert last["deletionVectorFileId"]
     assert kinds(await changes(recipient, startingVersion=0, endingVersion=0)) == ["protocol", "metaData", "add"]
+
+
+@pytest.mark.parametrize("is_raised", [True, False])
+async def test_the_protocol_of_a_range_lists_what_any_of_its_versions_uses(
+    provider: Provider, recipient: Recipient, *, is_raised: bool
+) -> None:
+    """A client without historical protocols applies the first one to all versions of the range."""
+    log = provider.log()
+    plain = (PROTOCOL, metadata(configuration=FEED))
+    with_vectors = (VECTORS, metadata(configuration={**FEED, "delta.enableDeletionVectors": "true"}))
+    first, second = (plain, with_vectors) if is_raised else (with_vectors, plain)
+    commit(log, *first, add("a"))
+    file = add("b", deletionVector=vector("v", offset=1))
+    commit(log, *([] if is_raised else [file]), add("c"))
+    commit(log, *second, *([file] if is_raised else []))
+    await provider.offer()
+    feed = await recipient.get(f"{at('t')}/changes?startingVersion=0&includeHistoricalMetadata=true", headers=DELTA)
+    stream = await recipient.post(f"{at('t')}/query", {"startingVersion": 0}, headers=DELTA)
+    for answer in (feed, stream):
+        lines = lines_of(answer)
+        (protocol,) = [line["protocol"]["deltaProtocol"] for line in lines if "protocol" in line]
+        assert protocol["readerFeatures"] == ["deletionVectors"]
+        assert (protocol["minReaderVersion"], protocol["minWriterVersion"]) == (3, 7)
+        told = [line["metaData"]["deltaMetadata"]["configuration"] for line in lines if "metaData" in line]
+        assert [("delta.enableDeletionVectors" in each) for each in told] == [not is_raised, is_raised]
+    assert (await recipient.query(startingVersion=0)).status_code == 400

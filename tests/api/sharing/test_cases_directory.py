@@ -138,3 +138,15 @@ async def test_case_d9_a_key_reads_the_table_and_nothing_else(
     ):
         with pytest.raises(MoorageError):
             await attempt
+
+
+async def test_case_d10_a_table_with_a_folder_can_be_read_by_url_too(
+    provider: Provider, recipient: Recipient, location: str
+) -> None:
+    """No table is offered by folder only, so a query is never refused for that."""
+    await provider.offer(location=f"{location}t/")
+    (listed,) = (await recipient.get("/shares/fish/all-tables")).json()["items"]
+    assert listed["accessModes"] == ["url", "dir"]
+    for modes in ("", ";accessmodes=url,dir", ";accessmodes=dir"):
+        headers = {"delta-sharing-capabilities": f"responseformat=parquet{modes}"}
+        assert len(files_of(lines_of(await recipient.post(f"{at('t')}/query", headers=headers)))) == 1

@@ -20,7 +20,7 @@ from tests.api.sharing.logs import (
     time_of,
     write_history,
 )
-from tests.api.sharing.provider import Provider, Recipient, at, error_of, lines_of
+from tests.api.sharing.provider import DELTA, Provider, Recipient, at, error_of, lines_of
 from tests.snapshots.log_builder import PROTOCOL, add, metadata, remove, vector
 
 CAPABILITIES = "delta-sharing-capabilities"
@@ -197,8 +197,39 @@ async def test_a_vector_is_needed_only_while_a_file_has_one(advanced: Provider, 
     log.commits = [[], []]
     commit(log, remove("a", size=1, partitionValues={}, deletionVector=vector("v", offset=1)), add("b"))
     assert lines_of(await metadata_of(recipient))[0] == {"protocol": {"minReaderVersion": 1}}
-    protocol = lines_of(await metadata_of(recipient, "responseformat=delta"))[0]["protocol"]["deltaProtocol"]
-    assert protocol == {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["changeDataFeed"]}
+    protocol, described = lines_of(await metadata_of(recipient, "responseformat=delta"))
+    assert protocol["protocol"]["deltaProtocol"] == {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["changeDataFeed"],
+    }
+    # Spark refuses a table whose metadata enables a feature that its protocol does not list.
+    assert described["metaData"]["deltaMetadata"]["configuration"] == {}
+    older = await recipient.post(f"{at('t')}/query", {"version": 1}, headers=DELTA)
+    protocol, described = lines_of(older)[:2]
+    assert protocol["protocol"]["deltaProtocol"]["readerFeatures"] == ["deletionVectors"]
+    assert described["metaData"]["deltaMetadata"]["configuration"] == {"delta.enableDeletionVectors": "true"}
+
+
+async def test_a_table_with_widened_types_is_told_with_its_type_changes(
+    provider: Provider, recipient: Recipient
+) -> None:
+    """Readers need the changes, because older files have the narrower type."""
+    features = ["typeWidening"]
+    widening = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    changed = [{"fromType": "integer", "toType": "long"}]
+    described = metadata({"id": "long"})
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {"delta.typeChanges": changed}}
+    described["metaData"]["schemaString"] = json.dumps({"type": "struct", "fields": [field]})
+    commit(provider.log(), {"protocol": widening}, described, add("a"))
+    await provider.offer()
+    for stated in (None, "responseformat=delta;readerfeatures=deletionvectors"):
+        assert "typeWidening" in error_of(await metadata_of(recipient, stated), 400, "UNSUPPORTED_OPERATION")
+    answer = await metadata_of(recipient, "responseformat=parquet,delta;readerfeatures=typewidening")
+    assert answer.headers[CAPABILITIES] == "responseformat=delta"
+    protocol, line = lines_of(answer)
+    assert protocol["protocol"]["deltaProtocol"] == widening
+    assert json.loads(line["metaData"]["deltaMetadata"]["schemaString"])["fields"] == [field]
 
 
 async def test_features_of_the_log_are_not_shared(provider: Provider, recipient: Recipient) -> None:

@@ -193,3 +193,14 @@ async def test_case_p15_to_p17_asynchronous_queries_are_answered_immediately(
     for body in ({"idempotency_key": "1"}, {"idempotencyKey": "1"}, {}):
         assert len(files_of(lines_of(await recipient.post(f"{at('t')}/query", body, headers=headers)))) == 5
     error_of(await recipient.post(f"{at('t')}/queries/1"), 404, "RESOURCE_DOES_NOT_EXIST")
+
+
+async def test_case_p18_a_repeated_key_gets_the_same_files_and_no_query_to_poll(
+    shared: Provider, recipient: Recipient
+) -> None:
+    headers = {"delta-sharing-capabilities": "asyncquery=true"}
+    answers = [await recipient.post(f"{at('t')}/query", {"idempotencyKey": "1"}, headers=headers) for _ in range(2)]
+    first, second = ([file["id"] for file in files_of(lines_of(answer))] for answer in answers)
+    assert len(first) == 5
+    assert first == second
+    assert all("queryStatus" not in answer.text for answer in answers)

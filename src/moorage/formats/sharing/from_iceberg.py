@@ -322,4 +322,13 @@ def _bounds(bounds: Mapping[int, bytes], columns: Mapping[int, Document]) -> Ite
             yield id, to_wire(kind, value)
 
 
-__all__ = ["ContentFile", "SharedIceberg", "current_snapshot", "describe", "specs_of", "to_vector", "vectors_of"]
+__all__ = [
+    "ContentFile",
+    "Document",
+    "SharedIceberg",
+    "current_snapshot",
+    "describe",
+    "specs_of",
+    "to_vector",
+    "vectors_of",
+]

@@ -35,6 +35,7 @@ LOG_PROPERTIES: Final = frozenset(
 """The properties of these features. A client that found one without its feature would refuse the table."""
 
 DELETION_VECTORS: Final = "deletionVectors"
+_ENABLE_VECTORS: Final = "delta.enableDeletionVectors"
 COLUMN_MAPPING: Final = "columnMapping"
 MAPPING_MODE: Final = "delta.columnMapping.mode"
 _FEATURES_READER = 3
@@ -62,7 +63,19 @@ def shared_protocol(protocol: Protocol, needed: frozenset[str]) -> Protocol:
     return replace(protocol, min_reader_version=version, reader_features=readers, writer_features=writers)
 
 
-def shared_metadata(metadata: Metadata) -> Metadata:
-    """The metadata without the properties of features that change only the log."""
-    kept = {key: value for key, value in metadata.configuration.items() if key not in LOG_PROPERTIES}
+def shared_metadata(metadata: Metadata, needed: frozenset[str]) -> Metadata:
+    """The metadata without the properties of features that `shared_protocol` leaves out."""
+    unused = LOG_PROPERTIES if DELETION_VECTORS in needed else LOG_PROPERTIES | {_ENABLE_VECTORS}
+    kept = {key: value for key, value in metadata.configuration.items() if key not in unused}
     return metadata if len(kept) == len(metadata.configuration) else replace(metadata, configuration=kept)
+
+
+def merged_protocol(first: Protocol, second: Protocol) -> Protocol:
+    """A protocol that lists what either of two lists. For clients that apply one protocol to many versions."""
+    return replace(
+        second,
+        min_reader_version=max(first.min_reader_version, second.min_reader_version),
+        min_writer_version=max(first.min_writer_version, second.min_writer_version),
+        reader_features=tuple(dict.fromkeys((*first.reader_features, *second.reader_features))),
+        writer_features=tuple(dict.fromkeys((*first.writer_features, *second.writer_features))),
+    )

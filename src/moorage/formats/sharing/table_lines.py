@@ -10,7 +10,6 @@ import msgspec
 from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.sharing.capabilities import ResponseFormat
 from moorage.formats.sharing.lines import to_line
-from moorage.formats.sharing.protocols import shared_metadata
 
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
@@ -47,10 +46,13 @@ def _delta_protocol(protocol: Protocol) -> dict[str, Any]:
 
 
 def metadata_line(metadata: Metadata, chosen: ResponseFormat, facts: TableFacts, *, history: bool) -> bytes:
-    """The metadata of a table. `history` is whether its change data feed is shared too."""
+    """The metadata, which the caller has reduced to what recipients need.
+
+    `history` is whether the change data feed of the table is shared too.
+    """
     added = msgspec.to_builtins(facts)
     if chosen == "delta":
-        return to_line({"metaData": {"deltaMetadata": _delta_metadata(shared_metadata(metadata)), **added}})
+        return to_line({"metaData": {"deltaMetadata": _delta_metadata(metadata), **added}})
     stated: dict[str, Any] = {
         "id": metadata.id,
         "format": {"provider": metadata.format.provider},

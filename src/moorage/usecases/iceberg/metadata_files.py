@@ -281,14 +281,23 @@ async def _load_stored(ports: Ports, table: Securable) -> Metadata:
 
 
 async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
-    versions = await ports.ledger.versions(table.id, MAIN, first=version, last=version)
-    parse = parse_view if table.kind is Kind.VIEW else parse_table
-    found = await read_metadata(ports, versions[0].file, parse) if versions else None
+    found = await load_version(ports, table, version)
     if found is None:
         raise Damaged(
             f"the metadata file of {table.kind} '{table.name}' at version {version} is missing", table=table.id
         )
     return found
+
+
+async def load_version(ports: Ports, table: Securable, version: int) -> Metadata | None:
+    """The metadata of a version from its file, also of an older one. None if the version or its file is gone."""
+    versions = await ports.ledger.versions(table.id, MAIN, first=version, last=version)
+    found = ports.local.cache(_CACHED).get((table.id, version))
+    if found is None and versions:
+        found = await read_metadata(ports, versions[0].file, parse_view if table.kind is Kind.VIEW else parse_table)
+        if found is not None:
+            cache_metadata(ports, table.id, version, found)
+    return found if versions else None
 
 
 async def _read_projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:

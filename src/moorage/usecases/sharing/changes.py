@@ -12,7 +12,7 @@ from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.schema import parse_schema
 from moorage.formats.sharing.capabilities import ResponseFormat, choose_format
 from moorage.formats.sharing.lines import EndStreamAction, end_stream_line
-from moorage.formats.sharing.protocols import needed_features, shared_protocol
+from moorage.formats.sharing.protocols import merged_protocol, needed_features, shared_metadata, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, has_change_feed, metadata_line, protocol_line
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.file_urls import FileUrls, open_urls
@@ -86,7 +86,6 @@ async def query_changes(ports: Ports, shared: SharedTable, request: QueryRequest
     """The file actions of all versions from a starting version on, for streams."""
     reading = await Reading.open(ports, shared)
     reading.require_history("startingVersion")
-    reading.require_log()
     latest = await reading.latest()
     first = request.starting_version or 0
     last = latest.version if request.ending_version is None else min(request.ending_version, latest.version)
@@ -109,7 +108,7 @@ async def read_change_feed(ports: Ports, shared: SharedTable, request: ChangesRe
         raise InvalidInput(f"maxFiles is {request.max_files}; it must be positive", field="maxFiles")
     reading = await Reading.open(ports, shared)
     reading.require_history("the change data feed")
-    reading.require_log()
+    reading.require_feed()
     latest = await reading.latest()
     first = await _first_version(reading, request, latest)
     last = await _last_version(reading, request, latest)
@@ -172,9 +171,7 @@ class _History:
             for changes in self._kept:
                 yield changes
             return
-        async for changes in self._reading.ports.snapshots.changes(
-            self._reading.ref, self._span.first, self._span.last
-        ):
+        async for changes in self._reading.changes(self._span.first, self._span.last):
             yield changes
 
 
@@ -182,7 +179,9 @@ class _Survey(msgspec.Struct, kw_only=True):
     """What is known about a range after one pass over it."""
 
     protocol: Protocol
+    """What any version of the range requires of its readers."""
     metadata: Metadata
+    """The metadata at the end of the range."""
     has_vectors: bool = False
     without_feed: list[int] = []
 
@@ -199,9 +198,10 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
     count = 0
     filter_ = reading.partition_filter(start)
     with neutral_errors(reading.shared):
-        async for changes in reading.ports.snapshots.changes(reading.ref, span.first, span.last):
+        async for changes in reading.changes(span.first, span.last):
             commit = changes.commit
-            survey.protocol = commit.protocol or survey.protocol
+            if commit.protocol is not None:
+                survey.protocol = merged_protocol(survey.protocol, commit.protocol)
             survey.metadata = commit.metadata or survey.metadata
             survey.has_vectors = survey.has_vectors or any(has_vector(file) for file in commit.files)
             if is_feed and changes.version > span.first and not has_change_feed(survey.metadata):
@@ -277,7 +277,9 @@ class _Response:
 
     async def chunks(self, history: _History, survey: _Survey, *, ends_stream: bool) -> AsyncIterator[bytes]:
         metadata = history.start.metadata if self._plan.historical_metadata else survey.metadata
-        yield self._protocol(history.start.protocol, self._span.first) + self._metadata(metadata, self._span.first)
+        # A client without historical protocols applies the first one to all versions.
+        protocol = history.start.protocol if self._plan.historical_protocol else survey.protocol
+        yield self._protocol(protocol, self._span.first) + self._metadata(metadata, self._span.first)
         filter_ = self._reading.partition_filter(history.start)
         next_token = None
         async for changes in history.versions():
@@ -308,7 +310,7 @@ class _Response:
     def _metadata(self, metadata: Metadata, version: int) -> bytes:
         is_stated = self._plan.historical_metadata or self._chosen == "delta"
         facts = TableFacts(version=version if is_stated else None)
-        return metadata_line(metadata, self._chosen, facts, history=True)
+        return metadata_line(shared_metadata(metadata, self._needed), self._chosen, facts, history=True)
 
     def _headings(self, changes: Changes) -> bytes:
         """The lines for a changed protocol or metadata, where the client wants them."""

@@ -1,17 +1,19 @@
-"""Iceberg tables of a share: their newest snapshot, described as readers of Delta Sharing expect it."""
+"""Iceberg tables of a share: their snapshots, described as readers of Delta Sharing expect them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moorage.core.errors import InvalidInput, Unsupported
-from moorage.core.securables import Securable
+from moorage.core.errors import Unsupported, VersionNotFound
+from moorage.core.securables import MAIN, Securable
+from moorage.snapshots.clock import to_ms
 from moorage.usecases.iceberg.lookup import require_head
 from moorage.usecases.iceberg.manifests import TableFiles, read_manifest_list, read_manifests
+from moorage.usecases.iceberg.metadata_files import load_version
 from moorage.usecases.iceberg.relations import load_found
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
@@ -19,9 +21,10 @@ from moorage.usecases.sharing.reading import Reading, full_name, neutral_errors
 
 if TYPE_CHECKING:
     from moorage.formats.delta.file_actions import DeletionVector
-    from moorage.formats.sharing.from_iceberg import ContentFile
+    from moorage.formats.sharing.from_iceberg import ContentFile, Document
     from moorage.snapshots.partition_filter import PartitionFilter
     from moorage.snapshots.snapshot import Snapshot
+    from moorage.snapshots.snapshots import Changes
 
 _SNAPSHOTS: Final = CacheKind[tuple[str, int], Any](
     "shared Iceberg tables",
@@ -32,36 +35,44 @@ _SNAPSHOTS: Final = CacheKind[tuple[str, int], Any](
 _MAX_VECTOR_BYTES: Final = 16 * 1024 * 1024
 """Responses contain the vectors, so a table with more of them has to be compacted first."""
 _CONCURRENT_READS: Final = 8
+_PAGE: Final = 1000
 
 
 class IcebergReading(Reading):
-    """An Iceberg table, as one request reads it. Only its newest version can be read."""
+    """An Iceberg table, as one request reads it: at any version whose snapshot the table still has."""
 
     async def latest(self) -> Snapshot:
         with neutral_errors(self.shared):
-            return await _snapshot(self.ports, self.shared.table)
+            return await _snapshot(self.ports, self.shared.table, require_head(self.shared.table).version)
 
     async def at(self, version: int) -> Snapshot:
-        """The newest version, or one of which a page was read a moment ago."""
         self.require_shared(version)
-        found = self.ports.local.cache(_SNAPSHOTS).get((self.shared.table.id, version))
-        snapshot: Snapshot = await self.latest() if found is None else found
-        if snapshot.version != version:
-            raise InvalidInput(
-                f"version {version} of table '{full_name(self.shared)}' cannot be read: of an Iceberg table, only the "
-                f"newest version is shared, which is {snapshot.version}",
-                field="version",
+        with neutral_errors(self.shared):
+            return await _snapshot(self.ports, self.shared.table, version)
+
+    async def _last_until(self, moment: datetime) -> int:
+        found = await self._last_where(lambda at_ms: at_ms <= to_ms(moment))
+        if found is None:
+            raise VersionNotFound(
+                f"the table has no version committed at or before {moment.isoformat()}",
+                oldest=require_head(self.shared.table).floor,
             )
-        return snapshot
+        return found
 
-    async def at_time(self, moment: datetime) -> Snapshot:
-        raise self._without_history()
+    async def _first_from(self, moment: datetime) -> int:
+        before = await self._last_where(lambda at_ms: at_ms < to_ms(moment))
+        return require_head(self.shared.table).floor if before is None else before + 1
 
-    async def version_at(self, moment: datetime) -> int:
-        raise self._without_history()
-
-    async def version_from(self, moment: datetime) -> int:
-        raise self._without_history()
+    async def _last_where(self, holds: Callable[[int], bool]) -> int | None:
+        """The last version whose time meets a condition."""
+        last = require_head(self.shared.table).version
+        while last >= 0:
+            page = await self.ports.ledger.versions(self.shared.table.id, MAIN, last=last, limit=_PAGE, descending=True)
+            found = next((each.version for each in page if holds(each.timestamp_ms)), None)
+            if found is not None or len(page) < _PAGE:
+                return found
+            last = page[-1].version - 1
+        return None
 
     def partition_filter(self, snapshot: Snapshot) -> PartitionFilter:
         from moorage.formats.sharing.protocols import MAPPING_MODE
@@ -73,31 +84,77 @@ class IcebergReading(Reading):
             )
         return super().partition_filter(snapshot)
 
-    def require_log(self) -> None:
-        raise self._without_history()
+    async def changes(self, first: int, last: int) -> AsyncIterator[Changes]:
+        """The difference of each version to the one before it."""
+        from moorage.formats.delta.replay import LogState
+        from moorage.formats.sharing.iceberg_changes import changes_rows, commit_between
+        from moorage.snapshots.snapshots import Changes
 
-    def _without_history(self) -> Unsupported:
-        return Unsupported(
-            f"table '{full_name(self.shared)}' is an Iceberg table, of which only the newest version is shared"
+        before = None if first == 0 else await _at(self.ports, self.shared.table, first - 1)
+        for version in range(first, last + 1):
+            after = await _at(self.ports, self.shared.table, version)
+            state, document = (LogState(), None) if before is None else (before.snapshot.state, before.document)
+            data_change = changes_rows(document, after.document)
+            commit = await asyncio.to_thread(commit_between, state, after.snapshot.state, data_change=data_change)
+            yield Changes(version=version, timestamp_ms=after.snapshot.timestamp_ms, commit=commit)
+            before = after
+
+    def require_feed(self) -> None:
+        raise Unsupported(
+            f"table '{full_name(self.shared)}' is an Iceberg table, which records no change data feed; read its "
+            "versions, or stream its files from a startingVersion on"
         )
 
 
-async def _snapshot(ports: Ports, table: Securable) -> Snapshot:
+class _Version(NamedTuple):
+    """A version with its metadata."""
+
+    document: Document
+    snapshot: Snapshot
+
+
+async def _snapshot(ports: Ports, table: Securable, version: int) -> Snapshot:
+    if version == require_head(table).version:
+        found: Snapshot | None = ports.local.cache(_SNAPSHOTS).get((table.id, version))
+        if found is not None:
+            return found
+    return (await _at(ports, table, version)).snapshot
+
+
+async def _at(ports: Ports, table: Securable, version: int) -> _Version:
+    is_newest = version == require_head(table).version
+    document = await (_newest(ports, table) if is_newest else _older(ports, table, version))
     cache = ports.local.cache(_SNAPSHOTS)
-    version = require_head(table).version
     found: Snapshot | None = cache.get((table.id, version))
     if found is None:
-        found = await _read(ports, table, version)
+        found = await _read(ports, table, version, document)
         cache.put((table.id, version), found)
-    return found
+    return _Version(document, found)
 
 
-async def _read(ports: Ports, table: Securable, version: int) -> Snapshot:
+async def _newest(ports: Ports, table: Securable) -> Document:
+    return (await load_found(ports, table)).metadata.doc
+
+
+async def _older(ports: Ports, table: Securable, version: int) -> Document:
+    """The metadata of an older version, whose snapshot the table must still have: else its files may be deleted."""
+    head = require_head(table).version
+    found = await load_version(ports, table, version) if version < head else None
+    snapshot = None if found is None else found.doc.get("current-snapshot-id")
+    kept = {None, *(each["snapshot-id"] for each in (await _newest(ports, table)).get("snapshots", ()))}
+    if found is None or snapshot not in kept:
+        raise VersionNotFound(
+            f"version {version} of the table does not exist or is no longer available; the newest version is {head}",
+            version=version,
+        )
+    return found.doc
+
+
+async def _read(ports: Ports, table: Securable, version: int, document: Document) -> Snapshot:
     from moorage.formats.delta.replay import LogState, part_of, to_table
     from moorage.formats.sharing.from_iceberg import current_snapshot, describe, specs_of, vectors_of
     from moorage.snapshots.snapshot import Snapshot
 
-    document = (await load_found(ports, table)).metadata.doc
     snapshot = current_snapshot(document)
     source = TableFiles(table.id, table.locations)
     listed = () if snapshot is None else await read_manifest_list(ports, source, snapshot)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ from moorage.usecases.sharing.shared_tables import SharedTable
 if TYPE_CHECKING:
     from moorage.snapshots.partition_filter import PartitionFilter
     from moorage.snapshots.snapshot import Snapshot
+    from moorage.snapshots.snapshots import Changes
 
 _log = logging.getLogger(__name__)
 _PAGE: Final = 1000
@@ -120,7 +121,7 @@ class Reading:
     async def version_at(self, moment: datetime) -> int:
         """The last version at or before a moment."""
         with neutral_errors(self.shared):
-            return await self.ports.snapshots.version_at(self.ref, moment)
+            return await self._last_until(moment)
 
     async def version_from(self, moment: datetime) -> int:
         """The first version at or after a moment."""
@@ -132,15 +133,25 @@ class Reading:
                 field="startingTimestamp",
             )
         with neutral_errors(self.shared):
-            return await self.ports.snapshots.version_from(self.ref, moment)
+            return await self._first_from(moment)
+
+    async def _last_until(self, moment: datetime) -> int:
+        return await self.ports.snapshots.version_at(self.ref, moment)
+
+    async def _first_from(self, moment: datetime) -> int:
+        return await self.ports.snapshots.version_from(self.ref, moment)
 
     def partition_filter(self, snapshot: Snapshot) -> PartitionFilter:
         from moorage.snapshots.partition_filter import PartitionFilter
 
         return PartitionFilter(self.shared.partitions, snapshot.schema, snapshot.metadata)
 
-    def require_log(self) -> None:
-        """Raise Unsupported if the table has no log from which its changes can be read."""
+    def changes(self, first: int, last: int) -> AsyncIterator[Changes]:
+        """The changes of each version from first to last. They may raise what `neutral_errors` replaces."""
+        return self.ports.snapshots.changes(self.ref, first, last)
+
+    def require_feed(self) -> None:
+        """Raise Unsupported if no table of this format records a change data feed."""
 
     def require_history(self, what: str) -> None:
         if not self.shared.history:

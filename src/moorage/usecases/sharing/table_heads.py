@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from moorage.formats.sharing.capabilities import Capabilities, ResponseFormat, choose_format
-from moorage.formats.sharing.protocols import needed_features, shared_protocol
+from moorage.formats.sharing.protocols import needed_features, shared_metadata, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, metadata_line, protocol_line
 from moorage.usecases.delta.lookup import is_delta, is_managed
 from moorage.usecases.local_state import CacheKind
@@ -86,7 +86,7 @@ async def table_head(
             access_modes=modes,
         )
         lines = protocol_line(shared_protocol(snapshot.protocol, needed), chosen) + metadata_line(
-            snapshot.metadata, chosen, facts, history=reading.shared.history
+            shared_metadata(snapshot.metadata, needed), chosen, facts, history=reading.shared.history
         )
         cache.put(key, lines)
     return TableHead(version=snapshot.version, chosen=chosen, lines=lines)
