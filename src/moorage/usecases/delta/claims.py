@@ -11,8 +11,19 @@ from moorage.usecases.delta.lookup import DELTA, UNIFORM, is_managed, is_uniform
 from moorage.usecases.ports import Ports
 
 
-async def require_conversion(ports: Ports, inside: Inside, root: str, block: IcebergBlock, version: int) -> None:
+async def require_conversion(
+    ports: Ports,
+    inside: Inside,
+    root: str,
+    block: IcebergBlock,
+    version: int,
+    *,
+    data: bytes,
+    table: Securable | None = None,
+) -> None:
     """Raise InvalidInput if the file of a block does not describe the version that the block states.
+
+    `data` is the commit of that version, and `table` the table before it, if there is one.
 
     A file that does not exist is accepted, as Unity does. Iceberg clients then read the server's own conversion. Blocks
     that are invalid in themselves are left to `require_uniform`.
@@ -20,7 +31,7 @@ async def require_conversion(ports: Ports, inside: Inside, root: str, block: Ice
     location, converter = block.metadata_location, ports.formats.converter_of(DELTA)
     if converter is None or not location or not inside(location) or block.converted_delta_version != version:
         return
-    await converter.require_conversion(ports, root, location, version)
+    await converter.require_conversion(ports, root, location, version, data=data, table=table)
 
 
 async def converted_block(ports: Ports, table: Securable) -> dict[str, Any] | None:

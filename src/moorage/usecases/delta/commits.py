@@ -198,7 +198,8 @@ async def prepare_bytes(
         found = check_commit(data, proposal, context)
     digest = await digest_of(data)
     if request.uniform is not None:
-        await require_conversion(ports, context.inside, table.doc.location or "", request.uniform, proposal.version)
+        root, version = table.doc.location or "", proposal.version
+        await require_conversion(ports, context.inside, root, request.uniform, version, data=data, table=table)
     doc, high_water_mark = _doc_after(state_of(ports, table), table, found, proposal, request, context)
     await set_aside_before_commit(ports, table, proposal.version, data)
     return _commit_part(table, _commit_of(table, proposal, found, high_water_mark, digest), data, doc)
