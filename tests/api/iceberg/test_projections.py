@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import httpx
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from moorage import fresh
@@ -21,6 +23,7 @@ from moorage.formats.iceberg.table_metadata import new_table
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
 from moorage.usecases.ports import Errand
+from moorage.usecases.uniform import reading
 from moorage.usecases.upkeep.convert import convert_due
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House
@@ -169,6 +172,24 @@ async def test_the_owner_states_the_time_zone_of_partition_values_without_one(la
     ok(await lake.house.console.http.patch(unity, json={"properties": {"moorage.uniform.time-zone": "Europe/Oslo"}}))
     await lake.commit_version(table, 2, write.add(partitionValues={"at": None}, stats='{"numRecords":3}'))
     assert versions_in(await lake.look()) == ([2], "2")
+
+
+async def test_rows_that_the_log_does_not_count_are_counted_from_the_ends_of_data_files(
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MAX_FILE_BYTES", 100_000)
+    table = await lake.make()
+    for version, stats in enumerate((None, "{}", '{"numRecords":null}'), 1):
+        file = table.folder / f"large {version}.parquet"
+        pq.write_table(pa.table({"id": pa.array(range(100_000), pa.int64())}), file, compression="none")
+        assert file.stat().st_size > 100_000
+        path = f"large%20{version}.parquet"
+        await lake.commit_version(table, version, write.add(path, size=file.stat().st_size, stats=stats))
+        summary = ok(await lake.look())["metadata"]["snapshots"][-1]["summary"]
+        assert summary["total-records"] == str(version * 100_000)
+    (table.folder / "not.parquet").write_bytes(b"not")
+    await lake.commit_version(table, 4, write.add("not.parquet", size=3))
+    refused(await lake.look(), 406, "UnsupportedOperationException", "its footer cannot be read")
 
 
 async def test_a_conversion_of_an_unratified_version_is_not_visible(lake: DeltaLake) -> None:
