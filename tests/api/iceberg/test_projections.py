@@ -29,6 +29,7 @@ from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House
 from tests.api.iceberg.conversions import a_file, block_of, convert_files, store_metadata
 from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property, to_space, to_table
+from tests.api.iceberg.planning import paths
 
 ON = {"delta.universalFormat.enabledFormats": "iceberg"}
 NO_FILES = {"txn": {"appId": "test", "version": 1}}
@@ -323,6 +324,32 @@ async def test_a_table_that_is_no_longer_converted_is_not_visible(lake: DeltaLak
     await lake.commit_version(table, 2, write.metadata(write.configuration(table.id)))
     assert await lake.listed() == []
     refused(await lake.look(), 404, "NoSuchTableException")
+
+
+async def test_scans_of_a_converted_table_are_planned_for_a_filter_a_version_and_a_range_of_versions(
+    lake: DeltaLake,
+) -> None:
+    table = await lake.make()
+    for version in (1, 2, 3):
+        bounds = {"numRecords": 3, "minValues": {"id": version * 10}, "maxValues": {"id": version * 10 + 9}}
+        file = write.add(f"{version}.parquet", stats=msgspec.json.encode({**bounds, "nullCount": {"id": 0}}).decode())
+        await lake.commit_version(table, version, file)
+        await lake.look()
+    snapshots = ok(await lake.look())["metadata"]["snapshots"]
+    ids = {each["sequence-number"]: each["snapshot-id"] for each in snapshots}
+
+    async def plan(**request: Any) -> list[str]:
+        answer = await lake.ask("POST", f"{to_table('t', 'sea')}/plan", request)
+        return sorted(path.rpartition("/")[2] for path in paths(answer))
+
+    assert await plan() == ["1.parquet", "2.parquet", "3.parquet"]
+    assert await plan(filter={"type": "gt-eq", "term": "id", "value": 25}) == ["2.parquet", "3.parquet"]
+    assert await plan(**{"snapshot-id": ids[1]}) == ["1.parquet"]
+    assert await plan(**{"start-snapshot-id": ids[1], "end-snapshot-id": ids[3]}) == ["2.parquet", "3.parquet"]
+    assert await plan(**{"start-snapshot-id": ids[1], "end-snapshot-id": ids[2]}) == ["2.parquet"]
+    await lake.commit_version(table, 4, write.remove("1.parquet"))
+    assert await plan() == ["2.parquet", "3.parquet"]
+    assert await plan(**{"snapshot-id": ids[3]}) == ["1.parquet", "2.parquet", "3.parquet"]
 
 
 # --- versions that Iceberg cannot express -----------------------------------------------------------------

@@ -149,7 +149,7 @@ async def test_metadata_whose_manifests_cannot_be_read_is_refused(
     await require_refused(house, table, doc, words)
 
 
-async def test_metadata_of_a_version_that_was_not_ratified_yet_is_compared_when_it_is_loaded(house: House) -> None:
+async def test_metadata_of_a_version_that_was_not_ratified_yet_is_compared_when_it_is(house: House) -> None:
     v1 = DeltaClient(house.console.http, "v1")
     await v1.furnish()
     table = await v1.stage()
@@ -169,3 +169,4 @@ async def test_metadata_of_a_version_that_was_not_ratified_yet_is_compared_when_
     loaded = ok(await house.console.http.get(LOAD))
     assert loaded["metadata-location"] != location
     assert loaded["metadata"]["snapshots"][-1]["summary"]["total-data-files"] == "1"
+    assert ok(await v1.load())["uniform"]["iceberg"]["metadata-location"] == loaded["metadata-location"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from moorage.core.errors import InvalidInput
 from moorage.core.securables import Securable
 from moorage.formats.delta.paths import Inside
 from moorage.formats.delta.uniform import IcebergBlock
@@ -32,6 +35,22 @@ async def require_conversion(
     if converter is None or not location or not inside(location) or block.converted_delta_version != version:
         return
     await converter.require_conversion(ports, root, location, version, data=data, table=table)
+
+
+async def is_contradicted(ports: Ports, inside: Inside, table: Securable, version: int, data: bytes) -> bool:
+    """Whether the commit of a version contradicts the conversion of it that a client stated before.
+
+    A request that creates a table may state the conversion of version 1, which can be compared only now.
+    """
+    stated: dict[str, Any] | None = table.doc.details.get(UNIFORM)
+    if stated is None or stated["converted_delta_version"] != version:
+        return False
+    block = msgspec.convert(stated, IcebergBlock)
+    try:
+        await require_conversion(ports, inside, table.doc.location or "", block, version, data=data, table=table)
+    except InvalidInput:
+        return True
+    return False
 
 
 async def converted_block(ports: Ports, table: Securable) -> dict[str, Any] | None:
