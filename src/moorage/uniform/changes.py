@@ -8,7 +8,6 @@ import re
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile
@@ -93,4 +92,7 @@ def uncounted_files(change: Change) -> dict[str, int]:
 
 def rows_in(footer: bytes) -> int:
     """The number of rows of a data file, from the bytes at its end. ValueError if it is not a Parquet file."""
+    # Only few tables need it. With pandas in the environment, Arrow loads that too, which takes most of a second.
+    import pyarrow.parquet as pq
+
     return int(pq.read_metadata(io.BytesIO(footer)).num_rows)
