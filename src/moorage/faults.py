@@ -18,6 +18,8 @@ WORKER = ("worker.taken", "worker.done", "worker.reported")
 """Steps of every job in the worker."""
 COMPACTION = ("worker.planned", "worker.rewritten", "worker.offered")
 CHECKPOINT = ("checkpoint.begun", "checkpoint.sidecars", "checkpoint.written", "checkpoint.hinted")
+FILE_WRITTEN = "settle.written"
+"""Each file of a change that the ledger has not recorded yet."""
 VACUUM = ("vacuum.listed", "vacuum.deleted", "vacuum.cleaned")
 
 

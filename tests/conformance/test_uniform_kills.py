@@ -10,8 +10,9 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from moorage.faults import FILE_WRITTEN
 from moorage.ledger.faults import UNIFORM
 from moorage.testing.postgres import PostgresServer
 from moorage.testing.server import ServerProcess
@@ -19,8 +20,11 @@ from tests.api.delta.delta_client import ok
 from tests.conformance.lakes import pyiceberg_of
 from tests.conformance.mirrors import Mirror
 
-TABLE = "/iceberg/v1/lake/namespaces/sea/tables/t"
-_CONVERSION = tuple(f"{step}:1" for step in UNIFORM)
+TABLES = "/iceberg/v1/lake/namespaces/sea/tables"
+TABLE = f"{TABLES}/t"
+_WRITES = tuple(f"{FILE_WRITTEN}:{nth}" for nth in (1, 2, 3))
+"""A conversion of one version writes a manifest, a manifest list and the metadata."""
+_CONVERSION = (UNIFORM[0] + ":1", UNIFORM[1] + ":1", *_WRITES, UNIFORM[2] + ":1")
 STEPS = (*_CONVERSION, "append.checked:2", "append.applied:2")
 """The first append on the server that dies ratifies the Delta commit. The second records its conversion, whose files
 are written by then."""
@@ -32,12 +36,21 @@ def append_ids(folder: Path, *ids: int) -> None:
     write_deltalake(folder, pa.table({"id": pa.array(ids, pa.int64())}), mode="append")
 
 
+def change_ids(folder: Path, version: int) -> list[int]:
+    """Write a version: an append, or the removal of an id, which rewrites a manifest. Returns the ids of the table."""
+    if version % 3 == 0:
+        DeltaTable(folder).delete(f"id = {version - 1}")
+    else:
+        append_ids(folder, version)
+    return sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist())
+
+
 def client_of(server: ServerProcess) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60)
 
 
-def ids_in(server: ServerProcess) -> list[int]:
-    found = pyiceberg_of(server).load_table(("sea", "t")).scan().to_arrow_batch_reader().read_all()
+def ids_in(server: ServerProcess, name: str = "t") -> list[int]:
+    found = pyiceberg_of(server).load_table(("sea", name)).scan().to_arrow_batch_reader().read_all()
     return sorted(found["id"].to_pylist())
 
 
@@ -52,7 +65,7 @@ async def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(tmp_path
             await mirror.follow()
         assert ids_in(server) == [0]
     for version, step in enumerate(STEPS, 1):
-        append_ids(folder, version)
+        ids = change_ids(folder, version)
         with ServerProcess(data, environment={"MOORAGE_DIE_AT": step}) as dying:
             async with client_of(dying) as http:
                 mirror.delta.http = http
@@ -62,21 +75,42 @@ async def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(tmp_path
         with ServerProcess(data) as server:
             async with client_of(server) as http:
                 await require_versions(http, version)
-            assert ids_in(server) == list(range(version + 1)), step
+            assert ids_in(server) == ids, step
             assert not server.errors()
 
 
-async def require_versions(http: httpx.AsyncClient, last: int) -> None:
+@pytest.mark.timeout(300)
+async def test_a_kill_at_any_step_of_a_first_conversion_leaves_none_or_all_of_it(tmp_path: Path) -> None:
+    folder, data = tmp_path / "plain", tmp_path / "data"
+    append_ids(folder, 0)
+    with ServerProcess(data) as server:
+        async with client_of(server) as http:
+            await Mirror(http, folder).delta.furnish()
+    for number, step in enumerate(_CONVERSION):
+        name = f"t{number}"
+        with ServerProcess(data, environment={"MOORAGE_DIE_AT": step}) as dying:
+            async with client_of(dying) as http:
+                await Mirror(http, folder, name).follow()
+                await load_until_dead(http, 0, name)
+                assert not await is_up(dying), step
+        with ServerProcess(data) as server:
+            async with client_of(server) as http:
+                await require_versions(http, 0, name)
+            assert ids_in(server, name) == [0], step
+            assert not server.errors()
+
+
+async def require_versions(http: httpx.AsyncClient, last: int, name: str = "t") -> None:
     """Require a snapshot for each version."""
-    loaded = ok(await http.get(TABLE))["metadata"]
+    loaded = ok(await http.get(f"{TABLES}/{name}"))["metadata"]
     assert [each["sequence-number"] for each in loaded["snapshots"]] == list(range(last + 1))
 
 
-async def load_until_dead(http: httpx.AsyncClient, last: int) -> None:
+async def load_until_dead(http: httpx.AsyncClient, last: int, name: str = "t") -> None:
     """Load the table until the server is gone. Each answer has the newest Delta version."""
     with contextlib.suppress(httpx.TransportError):
         for _ in range(100):
-            await require_versions(http, last)
+            await require_versions(http, last, name)
 
 
 async def is_up(server: ServerProcess) -> bool:
@@ -156,7 +190,7 @@ async def test_a_server_that_dies_during_a_conversion_leaves_the_version_to_anot
             await mirror.follow()
             ok(await http.get(TABLE))
             for version, step in enumerate(STEPS_OF_POSTGRES, 1):
-                append_ids(folder, version)
+                ids = change_ids(folder, version)
                 with cluster.server(f"dying{version}", MOORAGE_DIE_AT=step) as dying:
                     async with client_of(dying) as other:
                         mirror.delta.http = other
@@ -164,6 +198,6 @@ async def test_a_server_that_dies_during_a_conversion_leaves_the_version_to_anot
                         await load_until_dead(other, version)
                     assert not await is_up(dying), step
                 await require_versions(http, version)
-                assert ids_in(surviving) == list(range(version + 1)), step
+                assert ids_in(surviving) == ids, step
             assert await converted_versions(http) == list(range(len(STEPS_OF_POSTGRES) + 1))
         assert not surviving.errors()

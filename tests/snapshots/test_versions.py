@@ -292,6 +292,7 @@ async def test_a_large_commit_is_replayed_in_slices(
         *(remove(f"{n}") for n in range(50)),
     )
     monkeypatch.setattr(states, "SLICE", 1_000)
+    monkeypatch.setattr(states, "PIECE", 300)
     snapshot = await snapshots.at(log.ref())
     assert content_of(snapshot) == expected_content(log, 0)
     assert snapshot.commit_info == {"operation": "CLONE"}

@@ -23,6 +23,8 @@ from moorage.snapshots.table_ref import TableRef
 from moorage.storage.port import Listed
 
 SLICE = 32 * 1024 * 1024
+"""Commits up to this size are replayed together, because each pass over all older files has a cost."""
+PIECE = 4 * 1024 * 1024
 
 
 class Read(NamedTuple):
@@ -54,15 +56,22 @@ def state_after(state: LogState | None, reads: Sequence[Read], location: str) ->
         batch.append(read_changes(read, location))
         size += len(read.data)
         if size > SLICE:
-            after, batch, size = advance(after, batch), [], 0
-    return advance(after, batch)
+            after, size = _advance(after, batch), 0
+    return _advance(after, batch)
+
+
+def _advance(state: LogState, batch: list[Commit]) -> LogState:
+    after = advance(state, batch)
+    while batch:  # one by one: freeing all actions at once would hold up every other thread for 10 ms
+        batch.pop()
+    return after
 
 
 def _slices(read: Read) -> Iterator[Read]:
     """Split a large commit: the actions of a million files take ten times the memory of their bytes."""
     start = 0
-    while len(read.data) - start > SLICE:
-        end = read.data.find(b"\n", start + SLICE) + 1
+    while len(read.data) - start > PIECE:
+        end = read.data.find(b"\n", start + PIECE) + 1
         if not end:
             break
         yield read._replace(data=read.data[start:end])

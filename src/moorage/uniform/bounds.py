@@ -53,6 +53,11 @@ def metrics_of(files: pa.Table, leaves: Sequence[Leaf]) -> Metrics:
     return Metrics(rows, *(encoding.maps(pairs) for pairs in (values, nulls, lower, upper)))
 
 
+def row_counts(files: pa.Table) -> pa.Array:
+    """The number of rows of each file; null where the log does not state it."""
+    return read_statistics(files["stats"], [_ROWS])[_ROWS[0]].rows.combine_chunks()
+
+
 def _column_type(leaf: Leaf) -> ColumnType | None:
     if isinstance(leaf.type, Primitive) and leaf.type.name.startswith(("varchar(", "char(")):
         return column_type(Primitive("string"))

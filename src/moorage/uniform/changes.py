@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile
 from moorage.formats.delta.log_commits import Commit
 from moorage.formats.delta.replay import to_files
+from moorage.snapshots.file_facts import STATED_ROWS
 from moorage.storage.confine import confine
 
 
@@ -75,14 +76,23 @@ def _id(vector: DeletionVector | None) -> str | None:
     return None if vector is None else vector.unique_id
 
 
-def unread_files(files: pa.Table, root: str) -> tuple[dict[str, AddFile], list[str]]:
-    """The files with deletion vectors, and the paths of files whose number of rows the log does not state."""
-    states_rows = pc.fill_null(pc.match_substring(files["stats"], "numRecords"), False)  # noqa: FBT003
-    uncounted = files["path"].filter(pc.invert(states_rows))
+def unread_files(files: pa.Table, root: str) -> tuple[dict[str, AddFile], dict[str, int]]:
+    """The files with deletion vectors, and the sizes of files whose number of rows the log does not state."""
+    states_rows = pc.fill_null(pc.match_substring_regex(files["stats"], STATED_ROWS), False)  # noqa: FBT003
+    uncounted = files.filter(pc.invert(states_rows))
     with_vectors = to_files(files.filter(files["deletionVector"].is_valid()))
-    return {file_path(root, file.path): file for file in with_vectors}, file_paths(root, uncounted).to_pylist()
+    sizes = zip(file_paths(root, uncounted["path"]).to_pylist(), uncounted["size"].to_pylist(), strict=True)
+    return {file_path(root, file.path): file for file in with_vectors}, dict(sizes)
 
 
-def rows_in(data: bytes) -> int:
-    """The number of rows of a data file, from its footer. ValueError if it is not a Parquet file."""
-    return int(pq.read_metadata(io.BytesIO(data)).num_rows)
+def uncounted_files(change: Change) -> dict[str, int]:
+    """The sizes of added files whose number of rows the log does not state."""
+    return {path: file.size for path, file in change.added.items() if not re.search(STATED_ROWS, file.stats or "")}
+
+
+def rows_in(footer: bytes) -> int:
+    """The number of rows of a data file, from the bytes at its end. ValueError if it is not a Parquet file."""
+    # Only few tables need it. With pandas in the environment, Arrow loads that too, which takes most of a second.
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(io.BytesIO(footer)).num_rows)

@@ -49,7 +49,8 @@ from moorage.uniform.vectors import to_puffin
 
 FOLDER: Final = "_iceberg/"
 """Delta's VACUUM deletes unknown files, but not in folders whose names start with an underscore."""
-_SLICE: Final = 50_000
+_SLICE: Final = 10_000
+"""Files per call of numpy and Arrow, during some of which no other thread runs."""
 _MERGED_AT_ONCE: Final = 100
 """Small manifests are merged when there are this many."""
 

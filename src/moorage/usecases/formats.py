@@ -73,8 +73,13 @@ class Converter(Protocol):
         """Delete files that the newest conversion does not need. Returns the number of deleted files."""
         ...
 
-    async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
-        """Raise InvalidInput if there is a file at this location that does not describe this version of the table."""
+    async def require_conversion(
+        self, ports: Ports, root: str, location: str, version: int, *, data: bytes, table: Securable | None
+    ) -> None:
+        """Raise InvalidInput if there is a file at this location that does not describe the next version of the table.
+
+        `data` is the commit of that version, and `table` the table before it; None for the first version.
+        """
         ...
 
 

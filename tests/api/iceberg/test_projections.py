@@ -10,10 +10,11 @@ from uuid import uuid4
 
 import httpx
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from moorage import fresh
-from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.core.callers import SYSTEM
 from moorage.core.entries import Draft, RaiseFloor
 from moorage.core.ids import SecurableId
@@ -22,12 +23,16 @@ from moorage.formats.iceberg.table_metadata import new_table
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
 from moorage.usecases.ports import Errand
+from moorage.usecases.uniform import reading
 from moorage.usecases.upkeep.convert import convert_due
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House
+from tests.api.iceberg.conversions import a_file, block_of, convert_files, store_metadata
 from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property, to_space, to_table
+from tests.api.iceberg.planning import paths
 
 ON = {"delta.universalFormat.enabledFormats": "iceberg"}
+NO_FILES = {"txn": {"appId": "test", "version": 1}}
 OUTSIDE = "file:///elsewhere/1.avro"
 
 Document = dict[str, Any]
@@ -47,9 +52,9 @@ class DeltaLake(Lake):
     async def commit_version(
         self, table: Staged, version: int, *actions: Document, location: str | None = None
     ) -> None:
-        """Commit a Delta version, with its conversion if a location is given."""
+        """Commit a Delta version, with its conversion if a location is given. Without actions, it changes no file."""
         uniform: Document = {} if location is None else {"uniform": {"iceberg": block_of(location, version)}}
-        ok(await self.delta.commit(table, table.stage(version, *actions), **uniform))
+        ok(await self.delta.commit(table, table.stage(version, *(actions or (NO_FILES,))), **uniform))
 
     async def look(self, verb: str = "GET", **given: Any) -> httpx.Response:
         return await self.ask(verb, to_table("t", "sea"), **given)
@@ -64,24 +69,12 @@ async def lake(house: House, tmp_path: Path) -> DeltaLake:
     return DeltaLake(house, tmp_path / "data")
 
 
-def block_of(location: str, version: int) -> Document:
-    return {
-        "metadata_location": location,
-        "converted_delta_version": version,
-        "converted_delta_timestamp": "2026-02-09T17:00:00.000000Z",
-    }
-
-
-def a_file() -> Document:
-    return write.add(stats='{"numRecords":3}')
-
-
 def converted_metadata(table: Staged, version: int, **changes: Any) -> Document:
     """The metadata that Delta's converter would write."""
     made = new_table(
         uuid=table.id,
         location=table.location,
-        schema=EXAMPLE_SCHEMA,
+        schema={"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]},
         spec=None,
         order=None,
         properties={"delta-version": str(version)},
@@ -94,12 +87,10 @@ def snapshot(path: str) -> Document:
     return {"snapshot-id": 1, "sequence-number": 0, "timestamp-ms": START_MS, "manifest-list": path}
 
 
-def convert(table: Staged, version: int, doc: Document | bytes | None = None) -> str:
-    """Write the metadata file of a conversion, and return its location."""
-    file = table.folder / "metadata" / f"v{version}.metadata.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(doc if isinstance(doc, bytes) else msgspec.json.encode(doc or converted_metadata(table, version)))
-    return f"{table.location}/metadata/{file.name}"
+def convert(table: Staged, version: int, *files: Document) -> str:
+    """Write the metadata of a version with these files, and return its location."""
+    doc = convert_files(table, version, files) if files else converted_metadata(table, version)
+    return store_metadata(table, version, doc)
 
 
 def versions_in(answer: httpx.Response) -> tuple[list[int], str]:
@@ -134,12 +125,13 @@ async def test_the_metadata_that_a_client_wrote_is_served_unchanged(lake: DeltaL
 
 async def test_the_server_converts_the_version_after_one_that_a_client_converted(lake: DeltaLake) -> None:
     table = await lake.make()
-    await lake.commit_version(table, 1, a_file(), location=convert(table, 1))
+    files = [a_file() for _ in range(3)]
+    await lake.commit_version(table, 1, files[0], location=convert(table, 1, files[0]))
     tag = (await lake.look()).headers["etag"]
-    await lake.commit_version(table, 2, a_file())
+    await lake.commit_version(table, 2, files[1])
     after = await lake.look(tag=tag)
     assert versions_in(after)[1] == "2"
-    await lake.commit_version(table, 3, a_file(), location=convert(table, 3))
+    await lake.commit_version(table, 3, files[2], location=convert(table, 3, *files))
     assert (await lake.look()).json()["metadata-location"].endswith("/metadata/v3.metadata.json")
     await lake.commit_version(table, 4, a_file())
     assert versions_in(await lake.look()) == ([2, 3, 4], "4")
@@ -183,16 +175,35 @@ async def test_the_owner_states_the_time_zone_of_partition_values_without_one(la
     assert versions_in(await lake.look()) == ([2], "2")
 
 
+async def test_rows_that_the_log_does_not_count_are_counted_from_the_ends_of_data_files(
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MAX_FILE_BYTES", 100_000)
+    table = await lake.make()
+    for version, stats in enumerate((None, "{}", '{"numRecords":null}'), 1):
+        file = table.folder / f"large {version}.parquet"
+        pq.write_table(pa.table({"id": pa.array(range(100_000), pa.int64())}), file, compression="none")
+        assert file.stat().st_size > 100_000
+        path = f"large%20{version}.parquet"
+        await lake.commit_version(table, version, write.add(path, size=file.stat().st_size, stats=stats))
+        summary = ok(await lake.look())["metadata"]["snapshots"][-1]["summary"]
+        assert summary["total-records"] == str(version * 100_000)
+    (table.folder / "not.parquet").write_bytes(b"not")
+    await lake.commit_version(table, 4, write.add("not.parquet", size=3))
+    refused(await lake.look(), 406, "UnsupportedOperationException", "its footer cannot be read")
+
+
 async def test_a_conversion_of_an_unratified_version_is_not_visible(lake: DeltaLake) -> None:
     await lake.delta.furnish()
     v1 = DeltaClient(lake.house.console.http, "v1")
     table = await v1.stage()
     table.write_first(properties=ON)
-    location = convert(table, 1)
+    file = a_file()
+    location = convert(table, 1, file)
     block = {"metadata-location": location, "converted-delta-version": 1, "converted-delta-timestamp": START_MS}
     ok(await v1.create(table, properties=ON, uniform={"iceberg": block}))
     assert versions_in(await lake.look()) == ([0], "0")
-    await lake.commit_version(table, 1, a_file())
+    await lake.commit_version(table, 1, file)
     assert (await lake.look()).json()["metadata-location"] == location
 
 
@@ -286,7 +297,7 @@ async def test_a_file_that_differs_from_what_the_commit_states_is_refused(
     lake: DeltaLake, change: Callable[[Staged], Document | bytes], words: str
 ) -> None:
     table = await lake.make()
-    location = convert(table, 1, change(table))
+    location = store_metadata(table, 1, change(table))
     answer = await lake.delta.commit(table, table.stage(1), uniform={"iceberg": block_of(location, 1)})
     assert answer.status_code == 400
     assert "metadata_location" in answer.json()["message"]
@@ -313,6 +324,32 @@ async def test_a_table_that_is_no_longer_converted_is_not_visible(lake: DeltaLak
     await lake.commit_version(table, 2, write.metadata(write.configuration(table.id)))
     assert await lake.listed() == []
     refused(await lake.look(), 404, "NoSuchTableException")
+
+
+async def test_scans_of_a_converted_table_are_planned_for_a_filter_a_version_and_a_range_of_versions(
+    lake: DeltaLake,
+) -> None:
+    table = await lake.make()
+    for version in (1, 2, 3):
+        bounds = {"numRecords": 3, "minValues": {"id": version * 10}, "maxValues": {"id": version * 10 + 9}}
+        file = write.add(f"{version}.parquet", stats=msgspec.json.encode({**bounds, "nullCount": {"id": 0}}).decode())
+        await lake.commit_version(table, version, file)
+        await lake.look()
+    snapshots = ok(await lake.look())["metadata"]["snapshots"]
+    ids = {each["sequence-number"]: each["snapshot-id"] for each in snapshots}
+
+    async def plan(**request: Any) -> list[str]:
+        answer = await lake.ask("POST", f"{to_table('t', 'sea')}/plan", request)
+        return sorted(path.rpartition("/")[2] for path in paths(answer))
+
+    assert await plan() == ["1.parquet", "2.parquet", "3.parquet"]
+    assert await plan(filter={"type": "gt-eq", "term": "id", "value": 25}) == ["2.parquet", "3.parquet"]
+    assert await plan(**{"snapshot-id": ids[1]}) == ["1.parquet"]
+    assert await plan(**{"start-snapshot-id": ids[1], "end-snapshot-id": ids[3]}) == ["2.parquet", "3.parquet"]
+    assert await plan(**{"start-snapshot-id": ids[1], "end-snapshot-id": ids[2]}) == ["2.parquet"]
+    await lake.commit_version(table, 4, write.remove("1.parquet"))
+    assert await plan() == ["2.parquet", "3.parquet"]
+    assert await plan(**{"snapshot-id": ids[3]}) == ["1.parquet", "2.parquet", "3.parquet"]
 
 
 # --- versions that Iceberg cannot express -----------------------------------------------------------------

@@ -6,7 +6,8 @@ of snapshots and changes, and for projections.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from moorage.formats.delta.actions import DomainMetadata, Metadata, Protocol, Se
 from moorage.formats.delta.file_actions import AddFile, ChangeFile, Count, Long, RemoveFile
 
 T = TypeVar("T")
+
+_PIECE: Final = 256 * 1024
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,9 +75,21 @@ _line = msgspec.json.Decoder(Line)
 def read_lines(data: bytes, source: str) -> list[Line]:
     """The actions of a commit, a compacted log or a JSON checkpoint. Damaged names the invalid line."""
     try:
-        return _line.decode_lines(data)
+        return [line for piece in _pieces(data) for line in _line.decode_lines(piece)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"{source} is damaged: {_first_error(data) or error}", file=source) from None
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Split the text after line ends. While one piece is decoded, no other thread of the process can run."""
+    start = 0
+    while len(data) - start > _PIECE:
+        end = data.find(b"\n", start + _PIECE) + 1
+        if not end:
+            break
+        yield data[start:end]
+        start = end
+    yield data[start:] if start else data
 
 
 def _first_error(data: bytes) -> str | None:

@@ -60,6 +60,7 @@ _SEPARATOR = "\0"
 
 _numbers = count()
 _SLICE = 250
+_ROWS = 2_000
 
 
 class Slab:
@@ -158,6 +159,14 @@ def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
 def to_table(files: Iterable[AddFile]) -> pa.Table:
     """The files as columns."""
     rows = list(files)
+    if len(rows) <= _ROWS:
+        return _to_table(rows)
+    # Arrow converts the values of a column in one call, during which no other thread runs: 60 ms for 50,000 files.
+    parts = [_to_table(rows[start : start + _ROWS]) for start in range(0, len(rows), _ROWS)]
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _to_table(rows: list[AddFile]) -> pa.Table:
     columns: list[list[Any]] = [
         [row.path for row in rows],
         [row.partition_values for row in rows],

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from moorage.core.errors import InvalidInput
 from moorage.core.securables import Securable
 from moorage.formats.delta.paths import Inside
 from moorage.formats.delta.uniform import IcebergBlock
@@ -11,8 +14,19 @@ from moorage.usecases.delta.lookup import DELTA, UNIFORM, is_managed, is_uniform
 from moorage.usecases.ports import Ports
 
 
-async def require_conversion(ports: Ports, inside: Inside, root: str, block: IcebergBlock, version: int) -> None:
+async def require_conversion(
+    ports: Ports,
+    inside: Inside,
+    root: str,
+    block: IcebergBlock,
+    version: int,
+    *,
+    data: bytes,
+    table: Securable | None = None,
+) -> None:
     """Raise InvalidInput if the file of a block does not describe the version that the block states.
+
+    `data` is the commit of that version, and `table` the table before it, if there is one.
 
     A file that does not exist is accepted, as Unity does. Iceberg clients then read the server's own conversion. Blocks
     that are invalid in themselves are left to `require_uniform`.
@@ -20,7 +34,23 @@ async def require_conversion(ports: Ports, inside: Inside, root: str, block: Ice
     location, converter = block.metadata_location, ports.formats.converter_of(DELTA)
     if converter is None or not location or not inside(location) or block.converted_delta_version != version:
         return
-    await converter.require_conversion(ports, root, location, version)
+    await converter.require_conversion(ports, root, location, version, data=data, table=table)
+
+
+async def is_contradicted(ports: Ports, inside: Inside, table: Securable, version: int, data: bytes) -> bool:
+    """Whether the commit of a version contradicts the conversion of it that a client stated before.
+
+    A request that creates a table may state the conversion of version 1, which can be compared only now.
+    """
+    stated: dict[str, Any] | None = table.doc.details.get(UNIFORM)
+    if stated is None or stated["converted_delta_version"] != version:
+        return False
+    block = msgspec.convert(stated, IcebergBlock)
+    try:
+        await require_conversion(ports, inside, table.doc.location or "", block, version, data=data, table=table)
+    except InvalidInput:
+        return True
+    return False
 
 
 async def converted_block(ports: Ports, table: Securable) -> dict[str, Any] | None:

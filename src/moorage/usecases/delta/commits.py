@@ -36,7 +36,7 @@ from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
 from moorage.storage.digests import digest_of
-from moorage.usecases.delta.claims import require_conversion
+from moorage.usecases.delta.claims import is_contradicted, require_conversion
 from moorage.usecases.delta.history import RatifiedCommit, version_of_staged_file
 from moorage.usecases.delta.lookup import (
     LARGE_COMMIT_BYTES,
@@ -198,8 +198,11 @@ async def prepare_bytes(
         found = check_commit(data, proposal, context)
     digest = await digest_of(data)
     if request.uniform is not None:
-        await require_conversion(ports, context.inside, table.doc.location or "", request.uniform, proposal.version)
+        root, version = table.doc.location or "", proposal.version
+        await require_conversion(ports, context.inside, root, request.uniform, version, data=data, table=table)
     doc, high_water_mark = _doc_after(state_of(ports, table), table, found, proposal, request, context)
+    if not request.has_uniform and await is_contradicted(ports, context.inside, table, proposal.version, data):
+        doc = _without_uniform(doc)
     await set_aside_before_commit(ports, table, proposal.version, data)
     return _commit_part(table, _commit_of(table, proposal, found, high_water_mark, digest), data, doc)
 
@@ -241,8 +244,12 @@ def _doc_after(
         )
         doc = replace(doc, details={**doc.details, UNIFORM: msgspec.to_builtins(block)})
     elif UNIFORM in doc.details and not is_iceberg_enabled(after.configuration):
-        doc = replace(doc, details={key: value for key, value in doc.details.items() if key != UNIFORM})
+        doc = _without_uniform(doc)
     return doc, after.row_id_mark
+
+
+def _without_uniform(doc: Doc) -> Doc:
+    return replace(doc, details={key: value for key, value in doc.details.items() if key != UNIFORM})
 
 
 def _commit_of(

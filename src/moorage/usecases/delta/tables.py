@@ -104,10 +104,10 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         )
     staging_table = await _find_staging_table(ports, caller, above, new)
     location = staging_table.doc.location or ""
-    commit, size = await _read_first(ports, location)
+    commit, data = await _read_first(ports, location)
     state = first_state(commit, table_id=staging_table.id, terms=new.terms)
     if new.uniform is not None:
-        await require_conversion(ports, path_check_for(location), location, new.uniform, 0)
+        await require_conversion(ports, path_check_for(location), location, new.uniform, 0, data=data)
     create = Create(
         id=staging_table.id,
         kind=Kind.TABLE,
@@ -123,7 +123,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(*turn_into_table(staging_table, create), _first_version(staging_table.id, state, commit, size)),
+        changes=(*turn_into_table(staging_table, create), _first_version(staging_table.id, state, commit, len(data))),
         done=Done(ids=(staging_table.id,), versions=(0,)),
     )
 
@@ -138,8 +138,8 @@ def _is_retry(table: Securable, caller: Caller, new: NewTable) -> bool:
     return is_theirs and table.doc.location == normalize_location(new.location) and require_head(table).version == 0
 
 
-async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
-    """Read and check the first commit that the client wrote, make it durable, and return it with its size."""
+async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, bytes]:
+    """Read and check the first commit that the client wrote, make it durable, and return it with its bytes."""
     data = await ports.storage.read(location, FIRST_COMMIT, limit=MAX_COMMIT_BYTES)
     if data is None:
         raise InvalidInput(
@@ -148,7 +148,7 @@ async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
     check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=path_check_for(location))
     commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT_BYTES else check()
     await ports.storage.make_durable(location, FIRST_COMMIT)
-    return commit, len(data)
+    return commit, data
 
 
 def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:

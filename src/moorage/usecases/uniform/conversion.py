@@ -168,7 +168,7 @@ class _Run:
         )
 
     async def _convert_one(self, base: Base, changes: Changes, table: Table) -> Made:
-        from moorage.uniform.changes import change_of
+        from moorage.uniform.changes import change_of, uncounted_files
         from moorage.uniform.conversion import Facts, convert_next, to_merge, touched
 
         change = await asyncio.to_thread(
@@ -183,9 +183,7 @@ class _Run:
         facts = Facts(
             manifests={**manifests, **await self._files.read_all(merging)},
             frames=await self._files.frames(change.vectors),
-            rows=await self._files.row_counts(
-                path for path, file in change.added.items() if "numRecords" not in (file.stats or "")
-            ),
+            rows=await self._files.row_counts(uncounted_files(change)),
         )
         return await asyncio.to_thread(convert_next, table, base, change, facts=facts, token=self._token)
 

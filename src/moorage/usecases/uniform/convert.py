@@ -27,6 +27,7 @@ from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle
 from moorage.usecases.uniform.conversion import Conversion, convert_missing
 from moorage.usecases.uniform.lines import CONVERTED, ICEBERG, REASON, REFUSED
+from moorage.usecases.uniform.stated import is_description, require_description
 from moorage.usecases.uniform.sweep import sweep_conversions
 
 _ERRAND: Final = Errand(caller=SYSTEM, api="uniform", request="convert")
@@ -74,19 +75,17 @@ class DeltaToIceberg:
         known = [each for each in candidates if each is not None and (each.metadata_location or with_refused)]
         return max(known, key=lambda each: (each.version, not each.is_own), default=None)
 
-    async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
-        """Raise InvalidInput if there is a file at this location that does not describe this version of the table."""
-        field = "uniform.iceberg.metadata_location"
+    async def require_conversion(
+        self, ports: Ports, root: str, location: str, version: int, *, data: bytes, table: Securable | None
+    ) -> None:
+        """Raise InvalidInput if there is a file at this location that does not describe the next version."""
         try:
-            await read_projected(ports, root, location, version)
+            metadata = await read_projected(ports, root, location, version)
+            await require_description(ports, root, metadata.doc, version, data=data, table=table)
         except VersionNotFound:
             return
         except InvalidInput as error:
-            raise InvalidInput(
-                f"{field}: {location!r} is not the Iceberg metadata of version {version}: {error.message}; "
-                "correct it, or omit uniform, and the server converts the version",
-                field=field,
-            ) from None
+            raise _not_described(location, version, error) from None
 
     async def sweep(self, ports: Ports, table: Securable) -> int:
         """Delete files that the newest conversion does not need. Returns the number of deleted files."""
@@ -99,9 +98,7 @@ class DeltaToIceberg:
         """Whether the file that a client stated can be used. It never changes once it can."""
         readable = ports.local.cache(_READABLE)
         if stated.metadata_location not in readable:
-            try:
-                await read_projected(ports, table.doc.location or "", stated.metadata_location, stated.version)
-            except (InvalidInput, VersionNotFound):
+            if not await is_description(ports, table, stated.metadata_location, stated.version):
                 return False
             readable.put(stated.metadata_location, table.id)
         return True
@@ -138,6 +135,15 @@ class DeltaToIceberg:
             raise Damaged(f"the conversion of '{table.name}' left no record", table=table.id)
         ports.local.cache(_LAST).put(table.id, found)
         return found
+
+
+def _not_described(location: str, version: int, error: InvalidInput) -> InvalidInput:
+    field = "uniform.iceberg.metadata_location"
+    return InvalidInput(
+        f"{field}: {location!r} is not the Iceberg metadata of version {version}: {error.message}; "
+        "correct it, or omit uniform, and the server converts the version",
+        field=field,
+    )
 
 
 def _refusal(table: Securable, latest: int, found: Projection) -> Unsupported:

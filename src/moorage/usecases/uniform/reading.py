@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from moorage.core.errors import Damaged, TooLarge
+from moorage.core.errors import Damaged
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
 from moorage.formats.delta.deletion_vectors import vector_path
@@ -19,6 +19,9 @@ from moorage.usecases.ports import Ports
 
 if TYPE_CHECKING:
     from moorage.uniform.conversion import Frames
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 _MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _CONCURRENT_READS: Final = 8
@@ -67,11 +70,7 @@ class ConvertedFiles:
         return await self._ports.storage.read(self.root, confine(self.root, _quoted(path)), limit=_MAX_FILE_BYTES)
 
     async def read_all(self, paths: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for start in range(0, len(paths), _CONCURRENT_READS):
-            some = paths[start : start + _CONCURRENT_READS]
-            found.update(zip(some, await asyncio.gather(*map(self.read, some)), strict=True))
-        return found
+        return dict(zip(paths, await self._each(self.read, paths), strict=True))
 
     async def manifest_list(self, doc: Document) -> tuple[Document, ...]:
         """The records of the newest snapshot's manifest list."""
@@ -85,23 +84,25 @@ class ConvertedFiles:
 
     async def manifests_naming(self, listed: Sequence[Document], paths: Collection[str]) -> dict[str, bytes]:
         """The listed manifests that name one of these data files."""
-        from moorage.uniform.entries import read_manifest
-
         if not paths:
             return {}
-        cached, wanted = self._ports.local.cache(_NAMED), frozenset(map(hash, paths))
-        held: list[str] = []
-        for record in listed:
-            manifest = record["manifest_path"]
-            known = cached.get((self._table, manifest))
-            if known is None:
-                data = await self.read(manifest)
-                entries = (await asyncio.to_thread(read_manifest, data, manifest)).entries
-                known = frozenset(hash(entry.path) for entry in entries)
-                cached.put((self._table, manifest), known)
-            if not known.isdisjoint(wanted):
-                held.append(manifest)
-        return await self.read_all(held)
+        manifests, wanted = [record["manifest_path"] for record in listed], frozenset(map(hash, paths))
+        named = await self._each(self._hashes_in, manifests)
+        return await self.read_all(
+            [manifest for manifest, known in zip(manifests, named, strict=True) if not known.isdisjoint(wanted)]
+        )
+
+    async def _hashes_in(self, manifest: str) -> frozenset[int]:
+        from moorage.uniform.entries import read_manifest
+
+        cached = self._ports.local.cache(_NAMED)
+        known = cached.get((self._table, manifest))
+        if known is None:
+            data = await self.read(manifest)
+            entries = (await asyncio.to_thread(read_manifest, data, manifest)).entries
+            known = frozenset(hash(entry.path) for entry in entries)
+            cached.put((self._table, manifest), known)
+        return known
 
     async def frames(self, files: Mapping[str, AddFile]) -> Frames:
         """The deletion vectors of these data files."""
@@ -112,24 +113,47 @@ class ConvertedFiles:
         }
         places = {path: vector_path(vector) for path, vector in vectors.items()}
         stored = sorted({place for place in places.values() if place is not None})
-        data = {place: await self._read(self.root + confine(self.root, place)) for place in stored}
+        files_read = await self._each(self._read, [self.root + confine(self.root, place) for place in stored])
+        data = dict(zip(stored, files_read, strict=True))
         return {path: (vector, framed(vector, data.get(places[path] or ""))) for path, vector in vectors.items()}
 
-    async def row_counts(self, paths: Iterable[str]) -> dict[str, int]:
-        """The row counts in the footers of data files without statistics."""
-        return {path: await self._rows(path) for path in paths}
+    async def row_counts(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The row counts in the footers of data files without statistics, which have these sizes."""
+        return dict(zip(sizes, await self._each(lambda file: self._rows(*file), list(sizes.items())), strict=True))
 
-    async def _rows(self, path: str) -> int:
+    async def _each(self, read: Callable[[A], Awaitable[B]], what: Sequence[A]) -> list[B]:
+        """Read several things, some of them concurrently."""
+        found: list[B] = []
+        for start in range(0, len(what), _CONCURRENT_READS):
+            found += await asyncio.gather(*map(read, what[start : start + _CONCURRENT_READS]))
+        return found
+
+    async def _rows(self, path: str, size: int) -> int:
         from moorage.uniform.changes import rows_in
         from moorage.uniform.refusals import Refused
 
         try:
-            return await asyncio.to_thread(rows_in, await self._read(path) or b"")
-        except (TooLarge, ValueError):
+            return await asyncio.to_thread(rows_in, await self._footer(path, size))
+        except ValueError:
             raise Refused(
                 f"the log does not state the number of rows of {path}, and its footer cannot be read; "
                 "write the table with statistics"
             ) from None
+
+    async def _footer(self, path: str, size: int) -> bytes:
+        """The end of a data file with its footer. Empty if it has none that can be read."""
+        from moorage.snapshots.footer_statistics import FIRST_READ, MAX_FOOTER, footer_bytes
+
+        key = confine(self.root, _quoted(path))
+
+        async def last(count: int) -> bytes:
+            return await self._ports.storage.read_range(self.root, key, start=max(size - count, 0), end=size) or b""
+
+        tail = await last(FIRST_READ)
+        needed = footer_bytes(tail)
+        if needed is None or needed > MAX_FOOTER:
+            return b""
+        return tail if needed <= len(tail) else await last(needed)
 
 
 def _hashes(paths: Mapping[str, Iterable[str]]) -> dict[str, frozenset[int]]:

@@ -211,3 +211,18 @@ def test_a_commit_is_read_with_all_its_kinds_of_actions() -> None:
 def test_the_error_for_a_line_that_is_not_an_action_names_file_and_line(line: bytes) -> None:
     with pytest.raises(Damaged, match=r"7\.json is damaged: line 2 is not a Delta action"):
         read_commit(b'{"commitInfo":{}}\n' + line, version=7, source="7.json")
+
+
+def test_a_large_commit_is_read_in_pieces_that_end_with_a_line() -> None:
+    paths = [f"{number:05d}-{'x' * (number % 300)}.parquet" for number in range(5_000)]
+    lines = [msgspec.json.encode({"add": {**FULL_ADD, "path": path}}) for path in paths]
+    data = b"\n".join(lines)
+    read = read_commit(data, version=0, source="0.json")
+    assert [file.path for file in read.adds] == paths
+    table = to_table(read.adds)
+    assert table["path"].to_pylist() == paths
+    assert to_files(table.slice(4_000)) == list(read.adds[4_000:])
+    with pytest.raises(Damaged, match="line 5001 is not a Delta action"):
+        read_commit(data + b"\n[]", version=0, source="0.json")
+    long = msgspec.json.encode({"add": {**FULL_ADD, "stats": "x" * 1_000_000}})
+    assert len(read_commit(b"\n".join((lines[0], long, lines[1])), version=0, source="0.json").adds) == 3
