@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
-from moorage.core.ids import JobId
 from moorage.core.job_options import CompactOptions
 from moorage.core.rewrites import (
     OfferOutcome,
@@ -55,6 +54,7 @@ from moorage.usecases.delta.shadows import (
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import find_replay
+from moorage.usecases.upkeep.leases import require_lease
 
 if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
@@ -62,16 +62,18 @@ if TYPE_CHECKING:
 _FOLDER = re.compile(r"compact-[0-9a-f-]{36}/[0-9a-f]{12}/")
 
 
-async def next_shadow(ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+async def next_shadow(ports: Ports, errand: Errand, table: Securable, options: CompactOptions) -> Shadow | None:
     """Write the shadow of the next files to rewrite; None if the table has none left."""
     from moorage.formats.delta import bins
 
+    held = await require_lease(ports, errand.job)
+    job = held.job
     if not is_managed(table):
         raise InvalidInput(f"'{table.name}' is not a managed Delta table; optimise it at its location", field="table")
     state = state_of(ports, table)
     mode = mode_of(options, state)
     _require_columns(options, state)
-    await remove_leftovers(ports, table, job)
+    await remove_leftovers(ports, table, held)
     snapshot = await ports.snapshots.at(await table_ref(ports, table))
     types = types_of(snapshot.schema, snapshot.metadata.partition_columns)
     files = await ports.snapshots.files(snapshot)
