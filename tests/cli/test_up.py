@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -142,6 +142,40 @@ def test_the_sample_can_be_written_to_an_object_store(tmp_path: Path, minio: Min
             found = json.load(answer)
         assert (found["latest-table-version"], found["metadata"]["location"].startswith(location)) == (1, True)
         assert stop(catalog) == (0, "")
+
+
+def spark_workers(up: int) -> list[psutil.Process]:
+    """The worker processes with Spark of `moorage up`. Others of its children may end at any time."""
+    found = []
+    for child in psutil.Process(up).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "--only-spark" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def test_a_worker_with_spark_that_was_killed_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "jvm" / "bin" / "java"  # it starts no Spark: the worker needs none for this
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jvm"))
+    with ServerProcess(tmp_path / "data", verb="up") as catalog:
+        first = wait_for_worker(catalog.pid, ())
+        first.kill()
+        second = wait_for_worker(catalog.pid, (first.pid,))
+        assert "The worker with Spark ended with code -9, see " in catalog.output()
+        assert second.is_running()
+        assert stop(catalog)[0] == 0
+        assert not second.is_running()
+
+
+def wait_for_worker(up: int, known: tuple[int, ...]) -> psutil.Process:
+    deadline = time.monotonic() + 60
+    while not (found := [each for each in spark_workers(up) if each.pid not in known]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found[0]
 
 
 # Only a terminal that controls the session turns Ctrl-C into SIGINT for every process in the foreground.

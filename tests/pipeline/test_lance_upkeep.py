@@ -105,8 +105,12 @@ def test_expiry_keeps_the_newest_version_tags_and_branches(lake: ServerProcess, 
     table.open().tags.create("first", 2)
     table.open(version=4).create_branch("side")
     before = table.ids()
-    job = moored.namespaces.create_job("lake", ["sea"], "aged", "expire", {"older_than_days": 0, "keep_last": 2})
-    ended = succeeded(moored, job)
+    args: dict[str, Any] = {"older_than_days": 0, "keep_last": 2}
+    dry = succeeded(moored, moored.namespaces.create_job("lake", ["sea"], "aged", "expire", {**args, "dry_run": True}))
+    assert dry.result is not None
+    assert dry.result["versions"] == 6
+    assert table.open(version=1).count_rows() == 10
+    ended = succeeded(moored, moored.namespaces.create_job("lake", ["sea"], "aged", "expire", args))
     assert ended.result is not None
     assert ended.result["versions"] == 6
     assert table.ids() == before
@@ -135,7 +139,7 @@ def test_a_job_for_a_table_that_was_dropped_fails_with_the_reason(lake: ServerPr
     [
         ("orphans", {}, "kind 'orphans' does not exist for 'lake.sea.refused'; its kinds are compact, expire"),
         ("compact", {"target_file_size_mb": 7}, "args: Expected `int` >= 8"),
-        ("compact", {"size": 7}, "args: a compact job has no option 'size'"),
+        ("compact", {"size": 7}, "args: a compact job for lance tables has no option 'size'"),
         ("expire", {"keep_last": 0}, "args: Expected `int` >= 1"),
     ],
 )

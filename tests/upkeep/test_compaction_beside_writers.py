@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import httpx
@@ -90,6 +91,39 @@ def test_a_rewrite_is_dropped_if_one_of_its_files_was_removed_meanwhile(
     assert table.version() == version
     assert not (table.folder / shadow.folder).exists(), "its files are deleted"
     client.jobs.cancel(lease.job.id)
+
+
+def test_only_the_partitions_whose_files_were_removed_meanwhile_are_left_out(
+    spark: SparkSession, http: httpx.Client, client: Client, copy: Path
+) -> None:
+    table = small_files(spark, http, "parted", rest="PARTITIONED BY (city)", rows="id, concat('c ', id % 3)").adopt()
+    before = rows_of(spark, table.plain_copy(copy / "before"))
+    worker, lease, shadow = rewritten(client, table, spark)
+    gone = next(path for path, file in table.files().items() if file["partitionValues"]["city"] == "c 1")
+    lost = {row[0] for row in before} - {row[0] for row in _rows_without(spark, table, gone)}
+    version = table.version() + 1
+    at_ms = time.time_ns() // 1_000_000 + 1000
+    assert propose(table, write.stage(table.folder, version, at_ms, write.remove(gone))).is_success
+    result = worker.rewrites.offer(table.id, shadow)
+    assert (result.outcome, result.version) == (OfferOutcome.COMMITTED, version + 1)
+    assert "no longer a file of the table" in (result.reason or "")
+    assert result.rewritten is not None
+    assert result.rewritten.files_added == 2
+    rewritten_files = [path for path in table.files() if path.startswith(shadow.folder)]
+    assert {table.files()[path]["partitionValues"]["city"] for path in rewritten_files} == {"c 0", "c 2"}
+    on_disk = {str(path.relative_to(table.folder)) for path in (table.folder / shadow.folder).rglob("*.parquet")}
+    assert on_disk == {unquote(path) for path in rewritten_files}, "the files that were left out are deleted"
+    assert rows_of(spark, table.plain_copy(copy / "after")) == [row for row in before if row[0] not in lost]
+    again = worker.rewrites.next_shadow(table.id).shadow
+    assert again is not None
+    assert again.files == shadow.files - result.rewritten.files_removed - 1
+    client.jobs.cancel(lease.job.id)
+
+
+def _rows_without(spark: SparkSession, table: ManagedTable, gone: str) -> list[tuple[Any, ...]]:
+    """The rows of the table in all other files."""
+    kept = [str(table.folder / unquote(path)) for path in table.files() if path != gone]
+    return [tuple(row) for row in spark.read.parquet(*kept).select("id").collect()]
 
 
 def test_a_rewrite_is_dropped_if_the_metadata_changed_meanwhile(

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 _CHECK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 10.0
+_RESTART_SECONDS: Final = 5.0
 
 
 class SparkWorker:
@@ -52,10 +53,19 @@ class SparkWorker:
                 continue
             if is_told:
                 print("Spark is installed; its worker has started.", flush=True)
-            self._run(url)
-            return
+            self._run_again_and_again(url)
 
-    def _run(self, url: str) -> None:
+    def _run_again_and_again(self, url: str) -> None:
+        """Run a worker until `end`. One that was killed, as by a lack of memory, is replaced."""
+        while not self._stop.is_set():
+            code = self._run(url)
+            if self._stop.is_set():
+                return
+            again = f"It starts again in {_RESTART_SECONDS:.0f} s."
+            print(f"The worker with Spark ended with code {code}, see {self._log}. {again}", flush=True)
+            self._stop.wait(_RESTART_SECONDS)
+
+    def _run(self, url: str) -> int | None:
         from moorage.pipeline.sdp.connect_server import dying_with_parent
 
         command = dying_with_parent([sys.executable, "-m", "moorage.cli.main", "worker", "--url", url, "--only-spark"])
@@ -69,3 +79,4 @@ class SparkWorker:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
+        return process.returncode

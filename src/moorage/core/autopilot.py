@@ -51,7 +51,8 @@ def next_job(
 
 def _is_resting(kind: str, jobs: Iterable[Job], now_ms: int) -> bool:
     for job in jobs:
-        if job.kind == kind and job.ended_at_ms is not None and job.state in PAUSE_MS:
+        is_dry = bool(job.args.get("dry_run"))
+        if job.kind == kind and not is_dry and job.ended_at_ms is not None and job.state in PAUSE_MS:
             pause_ms = FUTILE_PAUSE_MS if is_futile(job) else PAUSE_MS[job.state]
             if now_ms < job.ended_at_ms + pause_ms:
                 return True

@@ -35,6 +35,8 @@ class ExpireOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     older_than_days: Annotated[float, Meta(ge=0, le=36_500)] | None = None
     keep_last: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    dry_run: bool = False
+    """Delta, Lance: only report what would be removed."""
 
 
 class OrphanOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,14 @@ OPTIONS: Final[dict[str, type[Options]]] = {
     STATISTICS: StatisticsOptions,
 }
 """By kind of job."""
+_FORMATS: Final = {
+    (COMPACT, "sort_by"): ("iceberg",),
+    (COMPACT, "zorder_by"): ("delta", "iceberg"),
+    (COMPACT, "where"): ("iceberg",),
+    (COMPACT, "full"): ("delta", "iceberg"),
+    (EXPIRE, "dry_run"): ("delta", "lance"),
+}
+"""The formats of options that not all formats have. To ignore a condition would rewrite what the user excluded."""
 
 O = TypeVar("O", bound=Options)  # noqa: E741
 
@@ -76,11 +86,15 @@ def parse_options(args: dict[str, Any], options: type[O]) -> O:
         raise InvalidInput(f"args: {error}", field="args") from None
 
 
-def require_options(kind: str, args: dict[str, Any]) -> None:
-    """Refuse arguments that a job of this kind does not have, or that are out of range."""
+def require_options(kind: str, args: dict[str, Any], table_format: str) -> None:
+    """Refuse arguments that a job of this kind does not have for tables of a format, or that are out of range."""
     options = OPTIONS[kind]
-    unknown = sorted(set(args) - set(options.__struct_fields__))
+    known = [name for name in options.__struct_fields__ if table_format in _FORMATS.get((kind, name), (table_format,))]
+    unknown = sorted(set(args) - set(known))
     if unknown:
-        known = ", ".join(options.__struct_fields__) or "none"
-        raise InvalidInput(f"args: a {kind} job has no option {unknown[0]!r}; its options are {known}", field="args")
+        names = ", ".join(known) or "none"
+        raise InvalidInput(
+            f"args: a {kind} job for {table_format} tables has no option {unknown[0]!r}; its options are {names}",
+            field="args",
+        )
     parse_options(args, options)

@@ -81,10 +81,22 @@ class OfferOutcome(StrEnum):
     """The worker rewrote nothing."""
 
 
+class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that a rewrite replaced, and those that it added."""
+
+    files_removed: int = 0
+    bytes_removed: int = 0
+    files_added: int = 0
+    bytes_added: int = 0
+
+
 class OfferResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: OfferOutcome
     version: int | None = None
     reason: str | None = None
+    """Why nothing was committed, or why partitions were left out."""
+    rewritten: Rewritten | None = None
+    """None if nothing was committed, or the request was answered before."""
 
 
 class Expired(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from moorage.client import Client
 from moorage.client.answers import Job, LocatedTable
 from moorage.core.job_options import CheckpointOptions, CompactOptions, parse_options
-from moorage.core.rewrites import OfferOutcome, RewriteMode, Shadow, target_bytes
+from moorage.core.rewrites import OfferOutcome, RewriteMode, Rewritten, Shadow, target_bytes
 from moorage.faults import reach
 from moorage.pipeline.figures import figures
 from moorage.pipeline.program import PermanentFailure, Postponed, Progress
@@ -60,9 +62,9 @@ def compact_delta(
         if drops == _MAX_DROPS:
             raise TableKeepsChanging(f"{drops} rewrites in a row were dropped, the last because {result.reason}")
         if result.outcome is OfferOutcome.COMMITTED:
-            _add(done, metrics)
+            _add(done, _counts(metrics) if result.rewritten is None else asdict(result.rewritten))
             versions.append(result.version)
-        else:
+        if result.reason is not None:
             progress({"step": f"planning again: {result.reason}"})
     return {"before": before, "after": figures(client, table), "rewritten": done, "versions": versions}
 
@@ -111,19 +113,26 @@ def _optimise_external(
     )
     progress({"step": "optimising the table at its location"})
     before, done = figures(client, table), _nothing_yet()
-    _add(done, optimise(spark, whole, job, progress))
+    _add(done, _counts(optimise(spark, whole, job, progress)))
     return {"before": before, "after": figures(client, table), "rewritten": done}
 
 
 def _nothing_yet() -> dict[str, int]:
-    return {"files_removed": 0, "bytes_removed": 0, "files_added": 0, "bytes_added": 0}
+    return asdict(Rewritten())
 
 
-def _add(done: dict[str, int], metrics: dict[str, Any]) -> None:
-    """Add the metrics of one OPTIMIZE to the totals of the rewritten files."""
+def _add(done: dict[str, int], more: Mapping[str, int]) -> None:
+    for name in done:
+        done[name] += more[name]
+
+
+def _counts(metrics: dict[str, Any]) -> dict[str, int]:
+    """The metrics of one OPTIMIZE as totals of the rewritten files."""
+    found = {}
     for what in ("Removed", "Added"):
-        done[f"files_{what.lower()}"] += metrics.get(f"numFiles{what}", 0)
-        done[f"bytes_{what.lower()}"] += (metrics.get(f"files{what}") or {}).get("totalSize", 0)
+        found[f"files_{what.lower()}"] = metrics.get(f"numFiles{what}", 0)
+        found[f"bytes_{what.lower()}"] = (metrics.get(f"files{what}") or {}).get("totalSize", 0)
+    return found
 
 
 def expire_delta(

@@ -181,6 +181,8 @@ def expire_lance(
     lake = Lake(source.uri, headers=source.headers)
     progress({"step": "looking for old versions"})
     expired = _expired(lake, source, before=datetime.now(UTC) - age, keep_last=asked.keep_last or 1)
+    if asked.dry_run:
+        return {"versions": len(expired), "old_versions": 0, "bytes_removed": 0}
     progress({"step": f"removing the records of {len(expired)} versions", "fraction": 0.2})
     spans = _spans(expired)
     for start in range(0, len(spans), _MAX_RANGES):

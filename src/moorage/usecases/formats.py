@@ -13,7 +13,6 @@ import msgspec
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
-from moorage.core.ids import JobId
 from moorage.core.job_options import CheckpointOptions, CompactOptions, ExpireOptions
 from moorage.core.jobs import Job
 from moorage.core.revisions import Revision
@@ -152,7 +151,9 @@ class TableFormat:
         """The file of a version that needs no publishing, rebuilt from its document in the ledger."""
         raise Damaged(f"{location}: a {self.name} version has no document in the ledger")
 
-    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+    async def next_shadow(
+        self, ports: Ports, errand: Errand, table: Securable, options: CompactOptions
+    ) -> Shadow | None:
         """Write a shadow of the next files that a worker should rewrite; None if there are none left."""
         raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -71,6 +72,31 @@ async def share(client: DeltaClient, **details: Any) -> None:
 async def test_without_a_hold_all_versions_past_the_retention_expire(house: House, spec: DeltaClient) -> None:
     found = await expire(house, spec, await grown(spec))
     assert (found["floor"], found["held_by"]) == (VERSIONS, [])
+
+
+async def test_a_dry_run_announces_nothing(house: House, spec: DeltaClient) -> None:
+    table = await grown(spec)
+    ok(await spec.commit(table, table.stage(VERSIONS + 1, *[write.remove(f"{n}.parquet") for n in range(3)])))
+    unneeded = table.folder / "unneeded.parquet"
+    unneeded.write_bytes(b"7 bytes")
+    os.utime(unneeded, (1, 1))
+    dry = await work(house, spec, table, "expire", "expiry", dry_run=True)
+    assert (dry["files"], dry["bytes"], dry["job"]) == (1, 7, None)
+    versions = f"{UNITY}/delta/v1/catalogs/lake/schemas/sea/tables/t/files"
+    ok(await spec.http.get(versions, params={"version": 0}))
+    assert ok(await house.console.get("/jobs", state="queued"))["items"] == []
+    found = await expire(house, spec, table)
+    assert (found["floor"], found["files"], found["bytes"]) == (dry["floor"], dry["files"], dry["bytes"])
+    assert found["floor"] == VERSIONS + 1
+    assert (await spec.http.get(versions, params={"version": 0})).status_code == 404
+
+
+async def test_an_open_dry_run_does_not_stand_for_an_expiry(house: House, spec: DeltaClient) -> None:
+    await grown(spec)
+    path = "/catalogs/lake/namespaces/sea/tables/t/jobs"
+    bodies = [{"kind": "expire", "args": {"dry_run": dry}} for dry in (True, False, True)]
+    ids = [ok(await house.console.post(path, body), 202)["id"] for body in bodies]
+    assert (ids[0] != ids[1], ids[0]) == (True, ids[2])
 
 
 async def test_a_share_with_history_holds_its_start_version(house: House, spec: DeltaClient) -> None:

@@ -22,13 +22,12 @@ KINDS = ("compact", "expire")
 
 def job(kind: str = "compact", state: JobState = JobState.SUCCEEDED, *, ago_ms: int = 0, **more: Any) -> Job:
     ended = None if state in (JobState.QUEUED, JobState.RUNNING) else NOW_MS - ago_ms
-    given = {"worker": None, "result": None, **more}
+    given = {"worker": None, "result": None, "args": {}, **more}
     return Job(
         id=JobId("j"),
         kind=kind,
         subject=None,
         dedupe=None,
-        args={},
         state=state,
         attempt=1,
         attempts=5,
@@ -78,6 +77,10 @@ def test_a_table_rests_longer_after_a_job_without_a_benefit() -> None:
     assert due(SMALL, jobs=(job(ago_ms=FUTILE_PAUSE_MS - 1, result=futile),)) is None
     useful = {"before": {"files": 9}, "after": {"files": 1}}
     assert due(SMALL, jobs=(job(ago_ms=FUTILE_PAUSE_MS - 1, result=useful),)) == "compact"
+
+
+def test_a_table_does_not_rest_after_a_dry_run() -> None:
+    assert due(OLD, jobs=(job("expire", ago_ms=1, args={"dry_run": True}),)) == "expire"
 
 
 def test_the_queue_is_limited_by_the_number_of_workers() -> None:

@@ -20,7 +20,7 @@ from moorage.core.job_options import CompactOptions, ExpireOptions, parse_option
     ],
 )
 def test_valid_options_are_accepted(kind: str, args: dict[str, Any]) -> None:
-    require_options(kind, args)
+    require_options(kind, args, "iceberg")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,22 @@ def test_valid_options_are_accepted(kind: str, args: dict[str, Any]) -> None:
 )
 def test_invalid_options_are_refused(kind: str, args: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        require_options(kind, args)
+        require_options(kind, args, "iceberg")
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "option", "value"),
+    [
+        ("delta", "compact", "where", "a > 1"),
+        ("delta", "compact", "sort_by", ["a"]),
+        ("lance", "compact", "zorder_by", ["a"]),
+        ("lance", "compact", "full", True),
+        ("iceberg", "expire", "dry_run", True),
+    ],
+)
+def test_an_option_that_the_format_would_ignore_is_refused(of: str, kind: str, option: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=f"a {kind} job for {of} tables has no option '{option}'"):
+        require_options(kind, {option: value}, of)
 
 
 def test_a_program_ignores_arguments_that_are_no_options() -> None:

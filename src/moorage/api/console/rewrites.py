@@ -101,12 +101,24 @@ class StatisticsInfo(msgspec.Struct, frozen=True, kw_only=True):
     waiting: WaitInfo | None
 
 
+class RewrittenInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that a rewrite replaced, and those that it added."""
+
+    files_removed: Int64
+    bytes_removed: Int64
+    files_added: Int64
+    bytes_added: Int64
+
+
 class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an offer."""
 
     outcome: OfferOutcome
     version: Annotated[Int64 | None, Meta(description="The version of the table that contains the rewrite.")]
-    reason: Annotated[str | None, Meta(description="Why it was not committed.")]
+    reason: Annotated[str | None, Meta(description="Why it was not committed, or why partitions were left out.")]
+    rewritten: Annotated[
+        RewrittenInfo | None, Meta(description="Null if nothing was committed, or the request is a retry.")
+    ] = None
 
 
 @routes.post(
@@ -160,19 +172,28 @@ async def create_shadow(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(
         path=_ID,
         body={"folder": _FOLDER, "base_version": 7},
-        answer={"outcome": "committed", "version": 9, "reason": None},
+        answer={
+            "outcome": "committed",
+            "version": 9,
+            "reason": None,
+            "rewritten": {"files_removed": 120, "bytes_removed": 73400320, "files_added": 1, "bytes_added": 70254592},
+        },
     ),
 )
 async def offer_rewrite(call: Call[Offer, NoQuery], ports: Ports) -> Answer:
     """Commit the files that the worker wrote, on top of the newest version of the table.
 
-    Files that were appended meanwhile stay. If a file of the shadow was removed or changed meanwhile, nothing is
-    committed, and the outcome is `dropped`. The header `Moorage-Job` states the job and its fence.
+    Files that were appended meanwhile stay. If a file of the shadow was removed or changed meanwhile, its partition is
+    left out. If no partition is left, nothing is committed, and the outcome is `dropped`. The header `Moorage-Job`
+    states the job and its fence.
     """
     body = call.body
     errand = errand_of(call, ports)
     result = await rewrites.offer(ports, errand, call.params["table_id"], body.folder, body.base_version)
-    return Answer.json(OfferInfo(**asdict(result)))
+    rewritten = None if result.rewritten is None else RewrittenInfo(**asdict(result.rewritten))
+    return Answer.json(
+        OfferInfo(outcome=result.outcome, version=result.version, reason=result.reason, rewritten=rewritten)
+    )
 
 
 @routes.post(

@@ -131,4 +131,4 @@ async def offer_delta_change(call: Call[DeltaOffer, NoQuery], ports: Ports) -> A
         discard=bool(body.discard),
     )
     result = await row_changes.offer_change(ports, errand_of(call, ports), table_at(call.params), offer)
-    return Answer.json(DeltaOfferResult(**asdict(result)))
+    return Answer.json(DeltaOfferResult(outcome=result.outcome, version=result.version, reason=result.reason))

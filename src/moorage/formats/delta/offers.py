@@ -6,7 +6,8 @@ table has changed, is dropped, and the worker plans again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -17,7 +18,7 @@ from moorage.core.errors import InvalidInput
 from moorage.formats.delta import row_ids
 from moorage.formats.delta.actions import DomainMetadata
 from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile, Texts
-from moorage.formats.delta.partition_values import original_values
+from moorage.formats.delta.partition_values import normal, original_values, types_of
 from moorage.formats.delta.schema import Schema
 from moorage.formats.delta.shadow import absolute, absolute_vector, encode
 
@@ -78,6 +79,10 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     added: tuple[AddFile, ...]
     removed: tuple[AddFile, ...]
+    left_out: tuple[str, ...] = ()
+    """Files that Spark wrote for partitions whose files have changed meanwhile, relative to the shadow's folder."""
+    reason: str | None = None
+    """Why partitions were left out."""
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -144,36 +149,101 @@ def input_paths(removed: Iterable[RemoveFile], root: str) -> list[str]:
 
 
 def translate(commit: ShadowCommit, files: Iterable[AddFile], to: Target) -> Translation | Dropped:
-    """The commit of the real table. `files` are those files of its head that `input_paths` names."""
-    inputs = match_inputs(commit.removed, files, to)
-    if isinstance(inputs, Dropped):
-        return inputs
+    """The commit of the real table. `files` are those files of its head that `input_paths` names.
+
+    Partitions with a file that is no longer what Spark has read are left out.
+    """
+    matched = list(_match(commit.removed, files, to))
+    changed = next((found for _, found in matched if isinstance(found, str)), None)
+    inputs = [found for _, found in matched if isinstance(found, AddFile)]
+    added, info = commit.added, commit.info
+    if changed is not None:
+        kept = _unchanged_partitions(commit, matched, to)
+        inputs = [file for file in inputs if kept(file.partition_values)]
+        added = tuple(file for file in added if kept(file.partition_values))
+        if not inputs:
+            return Dropped(changed)
+        info = {name: value for name, value in info.items() if name != "operationMetrics"}  # they count all files
     values = original_values([file.partition_values for file in inputs], to.schema, to.partition_columns)
-    outputs = [new_file(file, values, to, data_change=False) for file in commit.added]
+    outputs = [new_file(file, values, to, data_change=False) for file in added]
     _require_same_rows(inputs, outputs)
     outputs, mark_actions = with_row_ids(outputs, to)
     actions = [
-        {"commitInfo": commit_info(commit.info, to, blind=False)},
+        {"commitInfo": commit_info(info, to, blind=False)},
         *mark_actions,
         *({"add": file} for file in outputs),
         *({"remove": remove_action(file, to.timestamp_ms, data_change=False)} for file in inputs),
     ]
     data = b"".join(encode(action) + b"\n" for action in actions)
-    return Translation(data=data, added=tuple(outputs), removed=tuple(inputs))
+    written = {file.path for file in added}
+    return Translation(
+        data=data,
+        added=tuple(outputs),
+        removed=tuple(inputs),
+        left_out=tuple(file.path for file in commit.added if file.path not in written),
+        reason=changed,
+    )
+
+
+_Matched = tuple[RemoveFile, AddFile | str]
+
+
+def _match(removed: Iterable[RemoveFile], files: Iterable[AddFile], to: Target) -> Iterator[_Matched]:
+    """Each file that a shadow's commit removes, with the file of the table, or why it is not what Spark has read."""
+    active = {unquote(absolute(file.path, to.root)): file for file in files}
+    for gone in removed:
+        file = active.get(unquote(gone.path))
+        if file is None:
+            yield gone, f"{_name(gone.path)} is no longer a file of the table"
+        elif vector_id(file.deletion_vector, to.root) != vector_id(gone.deletion_vector, to.root):
+            yield gone, f"rows of {_name(gone.path)} were deleted meanwhile"
+        else:
+            yield gone, file
 
 
 def match_inputs(removed: Iterable[RemoveFile], files: Iterable[AddFile], to: Target) -> list[AddFile] | Dropped:
     """The files of the table that a shadow's commit removes, or why they are no longer what Spark has read."""
-    active = {unquote(absolute(file.path, to.root)): file for file in files}
     inputs: list[AddFile] = []
-    for gone in removed:
-        file = active.get(unquote(gone.path))
-        if file is None:
-            return Dropped(f"{_name(gone.path)} is no longer a file of the table")
-        if vector_id(file.deletion_vector, to.root) != vector_id(gone.deletion_vector, to.root):
-            return Dropped(f"rows of {_name(gone.path)} were deleted meanwhile")
-        inputs.append(file)
+    for _, found in _match(removed, files, to):
+        if isinstance(found, str):
+            return Dropped(found)
+        inputs.append(found)
     return inputs
+
+
+def _unchanged_partitions(
+    commit: ShadowCommit, matched: Iterable[_Matched], to: Target
+) -> Callable[[Texts | None], bool]:
+    """Whether a rewrite still applies to the partition with some values.
+
+    Spark joins files of one partition only, so the new files of a partition have the rows of its old files. Where the
+    log does not prove it, as with values that Spark writes in an unknown way, the rewrite applies to none.
+    """
+    types = types_of(to.schema, to.partition_columns)
+    before, after, changed = Counter[Hashable](), Counter[Hashable](), set[Hashable]()
+
+    def is_unchanged(values: Texts | None) -> bool:
+        return values is not None and normal(values, types) not in changed
+
+    def none_is(values: Texts | None) -> bool:
+        return False
+
+    for gone, found in matched:
+        values = gone.partition_values if isinstance(found, str) else found.partition_values
+        if values is None:
+            return none_is
+        if isinstance(found, str):
+            changed.add(normal(values, types))
+        elif (rows := rows_of(found)) is not None:
+            before[normal(values, types)] += rows
+        else:
+            return none_is
+    for file in commit.added:
+        if (rows := rows_of(file)) is None:
+            return none_is
+        after[normal(file.partition_values, types)] += rows
+    proven = all(before[key] == after[key] for key in {*before, *after} - changed)
+    return is_unchanged if proven else none_is
 
 
 def new_file(file: AddFile, values: Callable[[Texts], Texts], to: Target, *, data_change: bool) -> AddFile:

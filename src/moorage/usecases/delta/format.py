@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
-from moorage.core.ids import JobId
 from moorage.core.job_options import CheckpointOptions, CompactOptions, ExpireOptions
 from moorage.core.jobs import CHECKPOINT, COMPACT, EXPIRE, STATISTICS, VACUUM, Job
 from moorage.core.rewrites import Checkpointed, Expired, OfferResult, Shadow, StatisticsAdded
@@ -46,8 +45,10 @@ class DeltaFormat(TableFormat):
         found = await self.converter.last_projection(ports, table, with_refused=True)
         return facts if found is None else replace(facts, refused_conversion=found.reason)
 
-    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
-        return await rewrites.next_shadow(ports, table, job, options)
+    async def next_shadow(
+        self, ports: Ports, errand: Errand, table: Securable, options: CompactOptions
+    ) -> Shadow | None:
+        return await rewrites.next_shadow(ports, errand, table, options)
 
     async def accept_offer(
         self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int

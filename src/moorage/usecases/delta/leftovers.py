@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moorage.core.entries import ENDED
+from moorage.core.entries import ENDED, JobHeld
 from moorage.core.ids import JobId
 from moorage.core.jobs import Job
 from moorage.core.rewrites import CHANGE_PREFIX, FOLDER_PREFIX
@@ -17,6 +17,7 @@ from moorage.core.securables import MAIN, Securable
 from moorage.usecases.delta.lookup import LOG
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep.leases import require_lease
 
 FOLDER: Final = "folder"
 """The key in the details of a version that came from a shadow."""
@@ -25,17 +26,19 @@ ABANDONED_MS: Final = 24 * 3600 * 1000
 _PAGE: Final = 1000
 _SHADOW = re.compile(rf"({FOLDER_PREFIX}([0-9a-f-]{{36}})/[0-9a-f]{{12}}/)")
 _CHANGE = re.compile(rf"({CHANGE_PREFIX}[0-9a-f]{{32}}/){LOG}0{{20}}\.json$")
-_SWEPT: Final = CacheKind[tuple[str, JobId, int], bool]("jobs that have removed leftovers", limit=1024)
+_SWEPT: Final = CacheKind[tuple[str, JobHeld], bool]("jobs that have removed leftovers", limit=1024)
 
 
-async def remove_leftovers(ports: Ports, table: Securable, job: JobId) -> int:
+async def remove_leftovers(ports: Ports, table: Securable, held: JobHeld) -> int:
     """Remove what killed workers left in a table, once per attempt of a job. Returns the number of folders."""
-    own = await ports.ledger.job(job)
-    key = (table.id, job, own.attempt if own is not None else 0)
+    key = (table.id, held)
     if ports.local.cache(_SWEPT).get(key):
         return 0
-    location = table.doc.location or ""
+    job, location = held.job, table.doc.location or ""
     listed = await ports.storage.list(location, FOLDER_PREFIX)
+    # After the listing: a folder in it is then older than any later lease of the job, whose worker may be about to
+    # have its files committed.
+    await require_lease(ports, held)
     # Only a shadow that was not committed, or not cleaned up after its commit, still has a log.
     found = {match[1]: JobId(match[2]) for each in listed if (match := _SHADOW.match(each.path)) and LOG in each.path}
     removed = 0

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
-from moorage.core.ids import JobId
 from moorage.core.job_options import CompactOptions
 from moorage.core.rewrites import (
     OfferOutcome,
     OfferResult,
     RewriteMode,
+    Rewritten,
     Shadow,
     job_folder,
     target_bytes,
@@ -55,6 +57,7 @@ from moorage.usecases.delta.shadows import (
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import find_replay
+from moorage.usecases.upkeep.leases import require_lease
 
 if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
@@ -62,16 +65,18 @@ if TYPE_CHECKING:
 _FOLDER = re.compile(r"compact-[0-9a-f-]{36}/[0-9a-f]{12}/")
 
 
-async def next_shadow(ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+async def next_shadow(ports: Ports, errand: Errand, table: Securable, options: CompactOptions) -> Shadow | None:
     """Write the shadow of the next files to rewrite; None if the table has none left."""
     from moorage.formats.delta import bins
 
+    held = await require_lease(ports, errand.job)
+    job = held.job
     if not is_managed(table):
         raise InvalidInput(f"'{table.name}' is not a managed Delta table; optimise it at its location", field="table")
     state = state_of(ports, table)
     mode = mode_of(options, state)
     _require_columns(options, state)
-    await remove_leftovers(ports, table, job)
+    await remove_leftovers(ports, table, held)
     snapshot = await ports.snapshots.at(await table_ref(ports, table))
     types = types_of(snapshot.schema, snapshot.metadata.partition_columns)
     files = await ports.snapshots.files(snapshot)
@@ -130,9 +135,17 @@ async def offer(ports: Ports, errand: Errand, table: Securable, folder: str, bas
         return commit
     sizes = [(unquote(file.path), file.size, False) for file in commit.added]
     await require_written(ports, location, folder, sizes)
-    return await settle_offer(
-        ports, errand, table, folder, lambda caller: _prepare(ports, caller, table, commit, folder, base_version)
-    )
+    left_out: tuple[str, ...] = ()
+
+    async def prepare(caller: Caller) -> Part:
+        nonlocal left_out
+        part, left_out = await _prepare(ports, caller, table, commit, folder, base_version)
+        return part
+
+    result = await settle_offer(ports, errand, table, folder, prepare)
+    if result.rewritten is not None and left_out:
+        await ports.storage.delete_many(location, [folder + unquote(path) for path in left_out])
+    return result
 
 
 async def _read_commit(ports: Ports, location: str, folder: str) -> ShadowCommit | OfferResult:
@@ -147,21 +160,29 @@ async def _read_commit(ports: Ports, location: str, folder: str) -> ShadowCommit
 
 async def _prepare(
     ports: Ports, caller: Caller, table: Securable, commit: ShadowCommit, folder: str, base_version: int
-) -> Part:
-    """Translate the shadow's commit against the head as it is now."""
+) -> tuple[Part, tuple[str, ...]]:
+    """Translate the shadow's commit against the head as it is now. Also returns the new files that are left out."""
     chain = await find_by_id(ports.ledger, table.id)
     if not chain:
-        return dropped("the table was dropped")
+        return dropped("the table was dropped"), ()
     table = chain[-1]
     state, head = state_of(ports, table), require_head(table)
     if state.last_update_version > base_version:
-        return dropped(f"version {state.last_update_version} changed more than rows since the shadow was made")
+        return dropped(f"version {state.last_update_version} changed more than rows since the shadow was made"), ()
     snapshot = await ports.snapshots.at(await table_ref(ports, table), head.version)
     target = target_of(ports, table, snapshot, folder)
     translated = await asyncio.to_thread(_translate, snapshot, commit, target)
     if isinstance(translated, Dropped):
-        return dropped(translated.reason)
-    return await commit_part(ports, table, translated.data, target, upkeep=True)
+        return dropped(translated.reason), ()
+    part = await commit_part(ports, table, translated.data, target, upkeep=True)
+    rewritten = Rewritten(
+        files_removed=len(translated.removed),
+        bytes_removed=sum(file.size for file in translated.removed),
+        files_added=len(translated.added),
+        bytes_added=sum(file.size for file in translated.added),
+    )
+    result = OfferResult(outcome=OfferOutcome.COMMITTED, reason=translated.reason, rewritten=rewritten)
+    return replace(part, result=result), translated.left_out
 
 
 def _translate(snapshot: Snapshot, commit: ShadowCommit, target: Target) -> Translation | Dropped:

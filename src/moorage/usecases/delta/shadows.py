@@ -153,8 +153,10 @@ def unchanged(reason: str) -> Part:
 
 def result_of(settled: Settled) -> OfferResult:
     versions = settled.done.versions
+    stated = settled.parts[0].result if settled.parts else None
     if versions:
-        return OfferResult(outcome=OfferOutcome.COMMITTED, version=versions[0])
-    if settled.parts and isinstance(settled.parts[0].result, OfferResult):
-        return settled.parts[0].result
+        found = stated if isinstance(stated, OfferResult) else OfferResult(outcome=OfferOutcome.COMMITTED)
+        return replace(found, version=versions[0])
+    if isinstance(stated, OfferResult):
+        return stated
     return OfferResult(outcome=OfferOutcome.DROPPED, reason="the table changed while the shadow was rewritten")

@@ -56,6 +56,8 @@ _SLICE: Final = 1000
 
 async def announce(ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
     """Raise the floor to the oldest version within the retention, and enqueue the deletion."""
+    if options.dry_run:
+        return await _dry_run(ports, table, options)
     settled = await settle(ports, errand, lambda caller: _prepare(ports, caller, table, options))
     floor, held_by = settled.done.versions[0], settled.parts[0].result if settled.parts else ()
     files = await _deletable(ports, (await _reload(ports, table))[-1], floor)
@@ -63,8 +65,16 @@ async def announce(ports: Ports, errand: Errand, table: Securable, options: Expi
     return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), job=job, held_by=held_by)
 
 
-async def _prepare(ports: Ports, caller: Caller, table: Securable, options: ExpireOptions) -> Part:
+async def _dry_run(ports: Ports, table: Securable, options: ExpireOptions) -> Expired:
+    """What an expiry would announce now."""
     chain = await _reload(ports, table)
+    floor, held_by = await _new_floor(ports, chain, options)
+    files = await _deletable(ports, chain[-1], floor)
+    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), held_by=held_by)
+
+
+async def _new_floor(ports: Ports, chain: Chain, options: ExpireOptions) -> tuple[int, tuple[str, ...]]:
+    """The oldest version to keep, and why versions past their retention are kept."""
     table = chain[-1]
     state, head = state_of(ports, table), require_head(table)
     unknown = sorted(state.protocol.features - KNOWN_FEATURES)
@@ -77,6 +87,13 @@ async def _prepare(ports: Ports, caller: Caller, table: Securable, options: Expi
     held_by = tuple(hold.reason for hold in holds if hold.version < unheld)
     if options.keep_last is not None:
         floor = max(head.floor, min(floor, head.version + 1 - options.keep_last))
+    return floor, held_by
+
+
+async def _prepare(ports: Ports, caller: Caller, table: Securable, options: ExpireOptions) -> Part:
+    chain = await _reload(ports, table)
+    table, head = chain[-1], require_head(chain[-1])
+    floor, held_by = await _new_floor(ports, chain, options)
     new = NewJob(
         id=fresh.job_id(),
         kind=VACUUM,

@@ -40,11 +40,11 @@ async def request_job(ports: Ports, errand: Errand, address: Address, kind: str,
 
     async def prepare(caller: Caller) -> Part:
         table = (await reach_relation(ports, caller, address, Privilege.MODIFY))[-1]
-        known = ports.formats.of(table).job_kinds
-        if kind not in known or kind not in OPTIONS:
-            kinds = ", ".join(sorted(known)) or "none"
+        found = ports.formats.of(table)
+        if kind not in found.job_kinds or kind not in OPTIONS:
+            kinds = ", ".join(sorted(found.job_kinds)) or "none"
             raise InvalidInput(f"kind {kind!r} does not exist for '{address}'; its kinds are {kinds}", field="kind")
-        require_options(kind, args)
+        require_options(kind, args, found.name)
         return await prepare_table_job(ports, table, kind, args)
 
     return await settle_job(ports, errand, prepare)
@@ -53,6 +53,8 @@ async def request_job(ports: Ports, errand: Errand, address: Address, kind: str,
 async def prepare_table_job(ports: Ports, table: Securable, kind: str, args: dict[str, Any]) -> Part:
     """The part that creates a job about a table, or refers to the open job of its kind."""
     args = {**ports.formats.of(table).job_defaults(table, kind), **args}
-    new = NewJob(id=fresh.job_id(), kind=kind, subject=table.id, dedupe=f"{kind}/{table.id}", args=args)
+    # A dry run changes nothing, so it must not stand for a job that does.
+    same = f"{kind}/{table.id}/dry_run" if args.get("dry_run") else f"{kind}/{table.id}"
+    new = NewJob(id=fresh.job_id(), kind=kind, subject=table.id, dedupe=same, args=args)
     part = await prepare_job(ports, new)
     return replace(part, expects=(Live(table.id), *part.expects))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import ENDED, JobHeld
+from moorage.core.entries import JobHeld
 from moorage.core.errors import InvalidInput, LeaseLost, TableNotFound
 from moorage.core.job_options import CheckpointOptions, CompactOptions, ExpireOptions, parse_options
 from moorage.core.jobs import CHECKPOINT, COMPACT, EXPIRE, STATISTICS, VACUUM, Job
@@ -20,6 +20,7 @@ from moorage.core.vended import VendedKey
 from moorage.usecases.catalog.addresses import Chain, find_by_id
 from moorage.usecases.catalog.credentials import for_changed
 from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.upkeep.leases import require_lease
 from moorage.usecases.upkeep.quiet import must_wait
 
 
@@ -39,7 +40,7 @@ async def next_shadow(ports: Ports, errand: Errand, id: str) -> NextShadow:
     if (waiting := await must_wait(ports, table, job)) is not None:
         return NextShadow(waiting=waiting)
     options = parse_options(job.args, CompactOptions)
-    shadow = await ports.formats.of(table).next_shadow(ports, table, job.id, options)
+    shadow = await ports.formats.of(table).next_shadow(ports, errand, table, options)
     return NextShadow(shadow=shadow, storage={} if shadow is None else await _storage(ports, table))
 
 
@@ -104,10 +105,9 @@ async def _table_and_job(ports: Ports, errand: Errand, id: str, kind: str = COMP
 
 
 async def _held_job(ports: Ports, held: JobHeld | None) -> Job:
-    """The job of the request. The append checks the fence; this check only saves the work before it."""
-    if held is None:
-        raise InvalidInput("the header Moorage-Job is required: <job id>;fence=<fence>", field="Moorage-Job")
+    """The job of the request. Not every effect is an append, which would check the fence: files are deleted, too."""
+    held = await require_lease(ports, held)
     job = await ports.ledger.job(held.job)
-    if job is None or job.state in ENDED:
+    if job is None:
         raise LeaseLost(f"job '{held.job}' has ended; stop working on it", id=held.job)
     return job

@@ -204,6 +204,59 @@ def test_a_rewrite_of_a_file_whose_rows_were_deleted_meanwhile_is_dropped() -> N
     assert translate(commit, later, target()) == Dropped("rows of 'b.parquet' were deleted meanwhile")
 
 
+# --- partitions whose files have changed ---------------------------------------------------------
+
+PARTITIONS: tuple[Texts, ...] = ({"p": "", "n": "1.5"}, {"p": "x", "n": "2"})
+SPELLED: tuple[Texts, ...] = ({"p": None, "n": "1.50"}, {"p": "x", "n": "2.00"})
+"""The same values as Spark writes them."""
+OLD = tuple(
+    file(f"{name}{n}.parquet", partition_values=values)
+    for values, name in zip(PARTITIONS, "ab", strict=True)
+    for n in (1, 2)
+)
+IN_TWO_PARTITIONS = (
+    *(added(f"new-{name}.parquet", partitionValues=v) for v, name in zip(SPELLED, "ab", strict=True)),
+    *(removed(ROOT + old.path, partitionValues=old.partition_values) for old in OLD),
+)
+BY_P_AND_N: dict[str, Any] = {"partition_columns": ("p", "n"), "tracks_rows": True, "row_id_mark": 39}
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (OLD[1:], "'a1.parquet' is no longer a file of the table"),
+        ((replace(OLD[0], deletion_vector=VECTOR), *OLD[1:]), "rows of 'a1.parquet' were deleted meanwhile"),
+    ],
+)
+def test_a_partition_whose_files_have_changed_is_left_out(files: tuple[AddFile, ...], reason: str) -> None:
+    result = translated(*IN_TWO_PARTITIONS, files=files, **BY_P_AND_N)
+    assert (result.reason, result.left_out) == (reason, ("new-a.parquet",))
+    assert [each.path for each in result.removed] == ["b1.parquet", "b2.parquet"]
+    (new,) = result.added
+    assert (new.path, new.partition_values, new.base_row_id) == (f"{FOLDER}new-b.parquet", PARTITIONS[1], 40)
+    assert "operationMetrics" not in lines(result.data)[0]["commitInfo"]
+
+
+@pytest.mark.parametrize(
+    ("actions", "files"),
+    [
+        ((added("new-b.parquet", rows=21, partitionValues=SPELLED[1]), *IN_TWO_PARTITIONS[2:]), OLD[1:]),
+        ((added("new-b.parquet", rows=None, partitionValues=SPELLED[1]), *IN_TWO_PARTITIONS[2:]), OLD[1:]),
+        ((added("new-b.parquet", partitionValues={"p": "y", "n": "2"}), *IN_TWO_PARTITIONS[2:]), OLD[1:]),
+        (IN_TWO_PARTITIONS, (OLD[1], OLD[2], replace(OLD[3], stats=None))),
+        ((*IN_TWO_PARTITIONS[:2], removed(ROOT + "a1.parquet"), *IN_TWO_PARTITIONS[3:]), OLD[1:]),
+        (IN_TWO_PARTITIONS, (OLD[0], OLD[2])),
+    ],
+    ids=["more_rows", "unknown_new_rows", "other_partition", "unknown_old_rows", "unknown_partition", "all_changed"],
+)
+def test_all_is_dropped_where_it_is_unproven_which_rows_a_partition_has(
+    actions: tuple[dict[str, Any], ...], files: tuple[AddFile, ...]
+) -> None:
+    result = translate(read_shadow_commit(spark_commit(*actions)), files, target(**BY_P_AND_N))
+    assert isinstance(result, Dropped)
+    assert "is no longer a file of the table" in result.reason
+
+
 def test_the_vector_of_a_rewritten_file_is_recognised_by_its_absolute_path() -> None:
     path = "file:/lake/t/ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     vector = {"storageType": "p", "pathOrInlineDv": path, "offset": 1, "sizeInBytes": 36, "cardinality": 2}
