@@ -140,6 +140,11 @@ class Ledger(Protocol):
         """Make the draft history: all of it, durably, or none of it."""
         ...
 
+    @property
+    def known_access_seq(self) -> int | None:
+        """The access_seq of the position. None unless this process is the only writer and needs no read for it."""
+        ...
+
     # --- reads: each is one statement, so its result is consistent -----------------------------
 
     async def position(self) -> Position: ...

@@ -133,6 +133,10 @@ class PostgresLedger:
 
     # --- reads ---------------------------------------------------------------------------------
 
+    @property
+    def known_access_seq(self) -> None:
+        return None
+
     async def position(self) -> Position:
         found = await self._rows(f"select * from {rows.LAST_ENTRY} e")
         return Position(*found[0]) if found else Position(Seq(0), 0, 0)

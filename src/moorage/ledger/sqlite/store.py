@@ -111,6 +111,10 @@ class SqliteLedger:
 
     # --- reads ---------------------------------------------------------------------------------
 
+    @property
+    def known_access_seq(self) -> int:
+        return self._position.access_seq
+
     async def position(self) -> Position:
         return _last_position(self._connection())
 
