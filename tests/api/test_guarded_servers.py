@@ -293,7 +293,9 @@ def _secrets_in(answer: Any) -> Iterator[str]:
     for name, value in answer.items() if isinstance(answer, dict) else enumerate(answer):
         if isinstance(value, dict | list):
             yield from _secrets_in(value)
-        elif isinstance(value, str) and re.search(r"secret|token", str(name)) and not name.endswith("expires-at-ms"):
+        elif (
+            isinstance(value, str) and re.search(r"secret|token", str(name)) and not str(name).endswith("expires-at-ms")
+        ):
             yield value
 
 

@@ -111,25 +111,22 @@ class GrantedAccess:
             case CredentialScheme.BEARER | CredentialScheme.API_KEY:
                 digest = hashlib.sha256(credential.secret.encode()).digest()
                 known = self._verified.get(digest)
-                if (
-                    known is not None
-                    and known.expires_at_ms > (now_ms := self._now_ms())
-                    and (known.access_seq == self._ledger.known_access_seq or await self._is_current(known))
-                ):
-                    self._note_use(known.chain[-1].id, now_ms)
-                    return known.caller
-                return await self._caller_of_text(credential.secret, digest)
+                if known is None or known.expires_at_ms <= (now_ms := self._now_ms()):
+                    return await self._caller_of_text(credential.secret, digest)
+                caller = known.caller
+                if known.access_seq != self._ledger.known_access_seq:
+                    found = await self._ledger.lineage(known.chain[-1].id)
+                    if found.position.access_seq != known.access_seq or not _are_same(found.chain, known.chain):
+                        return await self._caller_of_text(credential.secret, digest)
+                    caller = replace(caller, seq=found.position.seq)
+                self._note_use(known.chain[-1].id, now_ms)
+                return caller
             case CredentialScheme.COOKIE:
                 return await self._caller_of_browser(credential.secret)
             case CredentialScheme.ID_TOKEN if self._browser_logins is not None:
                 identity = await self._browser_logins.identify(credential.secret)
                 return await self._caller_of_identity(identity, creates_users=self._browser_logins.creates_users)
         raise _foreign()
-
-    async def _is_current(self, known: _Verified) -> bool:
-        """Whether nothing has changed since a token was verified. The ledger decides that."""
-        found = await self._ledger.lineage(known.chain[-1].id)
-        return found.position.access_seq == known.access_seq and _are_same(found.chain, known.chain)
 
     async def _caller_of_text(self, text: str, digest: bytes) -> Caller:
         """The caller of a token of any kind."""
@@ -153,7 +150,7 @@ class GrantedAccess:
             return permissions.allows(caller, privilege, chain)
         key = (caller.id, privilege, chain[-1].id)
         known = self._decided.get(key)
-        if known is not None and known.caller is caller and _admit_same(known.chain, chain):
+        if known is not None and _are_alike(known.caller, caller) and _admit_same(known.chain, chain):
             return known.allowed
         allowed = permissions.allows(caller, privilege, chain)
         if len(self._decided) >= _MAX_KNOWN:
@@ -300,6 +297,16 @@ class GrantedAccess:
 def _are_same(one: Sequence[Securable], other: Sequence[Securable]) -> bool:
     """Whether the chains consist of the same objects in memory. Then nothing about them has changed."""
     return one is other or (len(one) == len(other) and all(map(is_, one, other)))
+
+
+def _are_alike(one: Caller, other: Caller) -> bool:
+    """Whether two callers of one name act for the same principals. Requests of a caller share all but the position."""
+    return one is other or (
+        one.principals is other.principals
+        and one.grants is other.grants
+        and one.is_read_only is other.is_read_only
+        and one.job is other.job
+    )
 
 
 def _admit_same(one: Sequence[Securable], other: Sequence[Securable]) -> bool:

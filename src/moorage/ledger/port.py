@@ -149,10 +149,11 @@ class Ledger(Protocol):
 
     async def position(self) -> Position: ...
 
-    async def walk(self, steps: Sequence[Step]) -> Found:
+    async def walk(self, steps: Sequence[Step], *, since: Seq | None = None) -> Found:
         """The live objects along a path of names, starting below the metastore.
 
-        If the last one is a table, it has its main head.
+        If the last one is a table, it has its main head. `since`: the result may be as old as this position, which was
+        read for the same request.
         """
         ...
 

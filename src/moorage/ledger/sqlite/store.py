@@ -118,7 +118,7 @@ class SqliteLedger:
     async def position(self) -> Position:
         return _last_position(self._connection())
 
-    async def walk(self, steps: Sequence[Step]) -> Found:
+    async def walk(self, steps: Sequence[Step], *, since: Seq | None = None) -> Found:
         cached = self._memory.walk(self.root, steps)
         if len(cached) == len(steps):
             return Found(self._position, cached)

@@ -61,8 +61,8 @@ async def page(
     A token continues after a name, so objects created or dropped between two pages neither repeat nor hide others.
     """
     if parent is None:
-        return await page_below(ports, caller, (), shelf, kinds=kinds, token=token, limit=limit)
-    found = await reach_found(ports, caller, parent, Privilege.BROWSE)
+        return await page_below(ports, caller, (), shelf, kinds=kinds, token=token, limit=limit, since=caller.seq)
+    found = await reach_found(ports, caller, parent, Privilege.BROWSE, since=caller.seq)
     since = found.position.seq
     return await page_below(ports, caller, found.chain, shelf, kinds=kinds, token=token, limit=limit, since=since)
 
