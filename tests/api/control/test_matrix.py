@@ -209,6 +209,28 @@ async def test_wrong_tokens_and_missing_privileges_are_refused(shared: House, en
         assert is_done(endpoint, await ask(shared, endpoint, stranger))
 
 
+OF_THE_SERVER = {"console.readFeed", "console.getHealth", "unity.summary", "control.getMe", "web.showHome"}
+"""They show how many entries there are, the server itself, or the caller itself."""
+
+
+async def test_a_stranger_gets_the_answers_of_an_empty_catalog(tmp_path: Path) -> None:
+    """Every route, by name and by id: no answer differs because an object exists."""
+    async with open_house(tmp_path / "full") as full, open_house(tmp_path / "empty") as empty:
+        await furnish(full)
+        for house in (full, empty):
+            guard(house)
+        callers = [await new_caller(house) for house in (full, empty)]
+        for endpoint in ROUTES:
+            if str(endpoint) in OF_THE_SERVER:
+                continue
+            answers = []
+            for house, (name, token) in zip((full, empty), callers, strict=True):
+                answer = await ask(house, endpoint, token)
+                text = answer.text.replace(answer.headers["x-request-id"], "").replace(name, "")
+                answers.append((answer.status_code, text))
+            assert answers[0] == answers[1], str(endpoint)
+
+
 ENDS_ITSELF = {"web.logOut", "web.createOwnToken", "web.revokeOwnToken"}
 """A browser that logged in with a token for reading ends its session, and manages tokens of the same scope."""
 
