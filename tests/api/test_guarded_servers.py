@@ -154,6 +154,38 @@ def test_a_grant_and_a_revocation_hold_on_every_server_with_the_next_request(tmp
             assert seen() == states
 
 
+@pytest.mark.postgres
+def test_a_reader_sees_every_commit_and_every_revocation_of_another_server(tmp_path: Path, database_url: str) -> None:
+    """A server reads the table as of the position that it read with the token."""
+    first = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
+    second = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
+    tables = "/iceberg/v1/lake/namespaces/sea/tables"
+    with first, second:
+        admin = token_in(first.output() + second.output())
+        assert ask(first.url, admin, "POST", CATALOGS, {"name": "lake"}).status_code == 200
+        assert ask(first.url, admin, "POST", "/iceberg/v1/lake/namespaces", {"namespace": ["sea"]}).status_code == 200
+        assert ask(first.url, admin, "POST", tables, {"name": "boats", "schema": SCHEMA}).status_code == 200
+        assert ask(first.url, admin, "POST", f"{CONTROL}/scim2/Users", {"userName": "ann"}).status_code == 201
+        ann = ask(second.url, admin, "POST", f"{CONTROL}/tokens", {"principal": "ann"}).json()["token"]
+        used = {"changes": [{"principal": "ann", "add": ["USE CATALOG", "USE SCHEMA"]}]}
+        assert ask(first.url, admin, "PATCH", f"{UNITY}/permissions/catalog/lake", used).status_code == 200
+        permissions = f"{UNITY}/permissions/table/lake.sea.boats"
+        for number in range(6):
+            writer, reader = (first, second) if number % 2 else (second, first)
+            granted = {"changes": [{"principal": "ann", "add": ["SELECT"]}]}
+            assert ask(writer.url, admin, "PATCH", permissions, granted).status_code == 200
+            for step in range(3):
+                value = f"{number}.{step}"
+                update = {"action": "set-properties", "updates": {"v": value}}
+                body = {"requirements": [], "updates": [update]}
+                assert ask(writer.url, admin, "POST", f"{tables}/boats", body).status_code == 200
+                loaded = ask(reader.url, ann, "GET", f"{tables}/boats").json()
+                assert loaded["metadata"]["properties"]["v"] == value
+            revoked = {"changes": [{"principal": "ann", "remove": ["SELECT"]}]}
+            assert ask(writer.url, admin, "PATCH", permissions, revoked).status_code == 200
+            assert ask(reader.url, ann, "GET", f"{tables}/boats").status_code == 403
+
+
 SECRET_KEY = base64.b64encode(b"canary of the server's own key!!").decode()
 STORES = {
     "s3": {"aws_access_key": {"access_key_id": "id", "secret_access_key": "canary-of-s3"}},
