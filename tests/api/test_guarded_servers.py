@@ -45,6 +45,7 @@ def test_the_token_is_printed_once_and_authentication_stays_on(tmp_path: Path) -
         assert ask(again.url, token, "GET", CATALOGS).status_code == 200
     with ServerProcess(tmp_path / "data", flags=["--auth", "off"]) as opened:
         assert ask(opened.url, None, "GET", CATALOGS).status_code == 200
+        assert ask(opened.url, None, "POST", CATALOGS, {"name": "lake"}).json()["owner"] == "admin"
     assert token not in server.words()
 
 
