@@ -27,6 +27,9 @@ _NAMESPACE = "/iceberg/v1/bench/namespaces"
 _SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}
 _LIST = "/api/2.1/unity-catalog/tables?catalog_name=bench&schema_name=sea&max_results=100"
 
+_LOG_ENTRIES = 100
+"""The default of `write.metadata.previous-versions-max`."""
+
 _NOT_COMMITTED_TO = "t99"
 """Commits make the metadata of a table longer, and the later run would read more than the earlier one."""
 
@@ -62,6 +65,7 @@ def access_rows(folder: Path) -> list[Row]:
     data = folder / "data"
     with serving(data) as server:
         _create_tables(server.url)
+        _fill_logs(server, folder)
     tokens = asyncio.run(_fill(data))
     runs: dict[str, list[Costs]] = {"off": [], "on": []}
     for _ in range(_ROUNDS):
@@ -87,6 +91,20 @@ def _create_tables(url: str) -> None:
         for number in range(_TABLES):
             table = {"name": f"t{number}", "schema": _SCHEMA}
             http.post(f"{_NAMESPACE}/sea/tables", json=table).raise_for_status()
+
+
+def _fill_logs(server: Server, folder: Path) -> None:
+    """Commit until the metadata of every table lists as many former files as it ever does.
+
+    Until then each commit costs more than the one before, and so the later runs more than the earlier ones.
+    """
+    script = folder / "script.lua"
+    script.write_text(_COMMIT, encoding="ascii")
+    while True:
+        server.run(_CALLERS, script=script, seconds=2)
+        table = httpx.get(f"{server.url}{_NAMESPACE}/sea/tables/t0", trust_env=False).raise_for_status().json()
+        if len(table["metadata"]["metadata-log"]) >= _LOG_ENTRIES:
+            return
 
 
 async def _fill(data: Path) -> Tokens:

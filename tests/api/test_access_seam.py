@@ -164,7 +164,7 @@ async def test_the_example_of_a_route_is_carried_out_after_an_access_check(house
 
 # --- the use cases themselves ----------------------------------------------------------------------
 
-REQUIRE = "moorage.access.port.require"
+REQUIRE = {"moorage.access.port.require", "moorage.access.port.require_in_area"}
 
 SETTLING = {"settling.settle.settle", "settling.settle.settle_one"}
 """Append what a use case has prepared, after that use case has checked access."""
@@ -262,7 +262,7 @@ def parameters(node: ast.AST | None) -> set[str]:
 
 def checks_access(name: str, seen: frozenset[str] = frozenset()) -> bool:
     """Whether the use case checks access, directly or through another use case."""
-    if REQUIRE in USES[name]:
+    if REQUIRE & USES[name]:
         return True
     later = USES[name] - seen - {name} - {PREFIX + each for each in SETTLING}
     return any(checks_access(each, seen | {name}) for each in later if each in USES)

@@ -59,7 +59,7 @@ class Broken:
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(SECRET)
 
-    async def walk(self, steps: list[Step]) -> Any:
+    async def walk(self, steps: list[Step], **_: Any) -> Any:
         raise RuntimeError(SECRET)
 
 

@@ -6,12 +6,14 @@ import base64
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from moorage.testing.minio import PASSWORD, MinioServer
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.api.collector import Collector
 
@@ -43,6 +45,7 @@ def test_the_token_is_printed_once_and_authentication_stays_on(tmp_path: Path) -
         assert ask(again.url, token, "GET", CATALOGS).status_code == 200
     with ServerProcess(tmp_path / "data", flags=["--auth", "off"]) as opened:
         assert ask(opened.url, None, "GET", CATALOGS).status_code == 200
+        assert ask(opened.url, None, "POST", CATALOGS, {"name": "lake"}).json()["owner"] == "admin"
     assert token not in server.words()
 
 
@@ -152,6 +155,38 @@ def test_a_grant_and_a_revocation_hold_on_every_server_with_the_next_request(tmp
             assert seen() == states
 
 
+@pytest.mark.postgres
+def test_a_reader_sees_every_commit_and_every_revocation_of_another_server(tmp_path: Path, database_url: str) -> None:
+    """A server reads the table as of the position that it read with the token."""
+    first = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
+    second = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
+    tables = "/iceberg/v1/lake/namespaces/sea/tables"
+    with first, second:
+        admin = token_in(first.output() + second.output())
+        assert ask(first.url, admin, "POST", CATALOGS, {"name": "lake"}).status_code == 200
+        assert ask(first.url, admin, "POST", "/iceberg/v1/lake/namespaces", {"namespace": ["sea"]}).status_code == 200
+        assert ask(first.url, admin, "POST", tables, {"name": "boats", "schema": SCHEMA}).status_code == 200
+        assert ask(first.url, admin, "POST", f"{CONTROL}/scim2/Users", {"userName": "ann"}).status_code == 201
+        ann = ask(second.url, admin, "POST", f"{CONTROL}/tokens", {"principal": "ann"}).json()["token"]
+        used = {"changes": [{"principal": "ann", "add": ["USE CATALOG", "USE SCHEMA"]}]}
+        assert ask(first.url, admin, "PATCH", f"{UNITY}/permissions/catalog/lake", used).status_code == 200
+        permissions = f"{UNITY}/permissions/table/lake.sea.boats"
+        for number in range(6):
+            writer, reader = (first, second) if number % 2 else (second, first)
+            granted = {"changes": [{"principal": "ann", "add": ["SELECT"]}]}
+            assert ask(writer.url, admin, "PATCH", permissions, granted).status_code == 200
+            for step in range(3):
+                value = f"{number}.{step}"
+                update = {"action": "set-properties", "updates": {"v": value}}
+                body = {"requirements": [], "updates": [update]}
+                assert ask(writer.url, admin, "POST", f"{tables}/boats", body).status_code == 200
+                loaded = ask(reader.url, ann, "GET", f"{tables}/boats").json()
+                assert loaded["metadata"]["properties"]["v"] == value
+            revoked = {"changes": [{"principal": "ann", "remove": ["SELECT"]}]}
+            assert ask(writer.url, admin, "PATCH", permissions, revoked).status_code == 200
+            assert ask(reader.url, ann, "GET", f"{tables}/boats").status_code == 403
+
+
 SECRET_KEY = base64.b64encode(b"canary of the server's own key!!").decode()
 STORES = {
     "s3": {"aws_access_key": {"access_key_id": "id", "secret_access_key": "canary-of-s3"}},
@@ -222,9 +257,84 @@ def test_no_secret_is_in_logs_errors_metrics_traces_the_audit_the_feed_or_a_back
     assert not [secret for secret in (admin, made, wrong, session, code, *canaries) if secret.encode() in traces]
 
 
-def _wait_for_audit(url: str, token: str) -> None:
-    """Wait until the refused requests are stored."""
+SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}
+OIDC_SECRET = "canary-of-the-provider"
+
+
+@pytest.mark.xdist_group("s3")
+def test_no_key_that_the_server_has_or_hands_out_is_in_logs_traces_the_audit_the_feed_or_a_backup(
+    tmp_path: Path, collector: Collector, minio: MinioServer
+) -> None:
+    location = f"s3://{minio.new_bucket()}/lake/"
+    flags = ["--auth", "on", "--log-level", "debug", "--access-log", "true", "--otlp-endpoint", collector.url]
+    flags += ["--audit", "all", "--managed-location", f"{location}managed"]
+    flags += ["--oidc-issuers", "https://login.example.com", "--oidc-client-id", "web"]
+    environment = {**minio.settings(location), "MOORAGE_OIDC_CLIENT_SECRET": OIDC_SECRET}
+    with ServerProcess(tmp_path / "data", flags=flags, environment=environment) as server:
+        admin = token_in(server.output())
+        secrets = {PASSWORD, OIDC_SECRET, admin}
+
+        def get(path: str, verb: str = "GET", body: Any = None, **headers: str) -> Any:
+            sent = {
+                "authorization": f"Bearer {admin}",
+                **{name.replace("_", "-"): text for name, text in headers.items()},
+            }
+            answer = httpx.request(verb, server.url + path, json=body, headers=sent, trust_env=False, timeout=60)
+            assert answer.is_success, answer.text
+            return answer.json()
+
+        get(CATALOGS, "POST", {"name": "lake"})
+        get("/iceberg/v1/lake/namespaces", "POST", {"namespace": ["sea"]})
+        tables = "/iceberg/v1/lake/namespaces/sea/tables"
+        get(tables, "POST", {"name": "boats", "schema": SCHEMA})
+        vended = "x_iceberg_access_delegation"
+        found = [get(f"{tables}/boats", **{vended: "vended-credentials"}), get(f"{tables}/boats/credentials")]
+        table = get(f"{UNITY}/tables/lake.sea.boats")["table_id"]
+        for operation in ("READ", "READ_WRITE"):
+            body = {"table_id": table, "operation": operation}
+            found.append(get(f"{UNITY}/temporary-table-credentials", "POST", body))
+        found.append(get("/lance/v1/table/lake$sea$rows/declare", "POST", {}))
+        get("/api/moorage/v1/catalogs/lake/namespaces/sea/tables/boats/jobs", "POST", {"kind": "compact"})
+        found.append(get("/api/moorage/v1/jobs:take", "POST", {"worker": "w", "kinds": ["compact"]}))
+        for answer in found:
+            handed_out = set(_secrets_in(answer))
+            assert handed_out, answer
+            secrets |= handed_out
+        login = {"sec-fetch-site": "same-origin"}
+        session = httpx.post(f"{server.url}/login", data={"token": admin}, headers=login, trust_env=False)
+        secrets.add(session.cookies["moorage"])
+        assert len(secrets) >= 10
+        metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        _wait_for_audit(server.url, admin, outcome="allowed")
+        audit = ask(server.url, admin, "GET", "/api/moorage/v1/audit?max_results=1000").text
+        feed = ask(server.url, admin, "GET", "/api/moorage/v1/feed?limit=1000").text
+        backup = [*COMMAND, "backup", "--data", str(tmp_path / "data"), "--to", str(tmp_path / "copy.db")]
+        subprocess.run(backup, capture_output=True, env=clean_environment(), check=True)
+        server.stop()
+    traces = b"".join(body for _, body in collector.received)
+    assert b"generateTemporaryTableCredentials" in traces
+    assert "generateTemporaryTableCredentials" in audit
+    stored = (tmp_path / "copy.db").read_bytes()
+    for secret in secrets:
+        assert not [text for text in (server.words(), metrics, audit, feed) if secret in text], secret
+        assert secret.encode() not in traces, secret
+        assert secret.encode() not in stored, secret
+
+
+def _secrets_in(answer: Any) -> Iterator[str]:
+    """The values of all fields that open something: keys of stores, and the token of a job."""
+    for name, value in answer.items() if isinstance(answer, dict) else enumerate(answer):
+        if isinstance(value, dict | list):
+            yield from _secrets_in(value)
+        elif (
+            isinstance(value, str) and re.search(r"secret|token", str(name)) and not str(name).endswith("expires-at-ms")
+        ):
+            yield value
+
+
+def _wait_for_audit(url: str, token: str, outcome: str = "denied") -> None:
+    """Wait until requests with this outcome are stored."""
     deadline = time.monotonic() + 10
-    while "denied" not in ask(url, token, "GET", "/api/moorage/v1/audit?outcome=denied").text:
+    while outcome not in ask(url, token, "GET", f"/api/moorage/v1/audit?outcome={outcome}").text:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -1,16 +1,20 @@
-"""Rate limits, security headers and CORS, in every API."""
+"""Rate limits, compressed bodies, security headers and CORS, in every API."""
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import httpx
 import pytest
 
+from moorage.api.sharing import sharing
+from moorage.http import NoBody
 from moorage.server.compose import APIS
 from moorage.server.settings import SettingsError, load
 from tests.api.control.guarded import UNITY, open_guarded
-from tests.api.house import open_house
+from tests.api.house import House, open_house
+from tests.api.routes import EVERY_ROUTE, send
 
 PATHS = {
     "console": "/api/moorage/v1/catalogs",
@@ -52,6 +56,22 @@ async def test_callers_without_a_valid_token_share_the_limit_of_their_address(tm
 async def test_there_is_no_limit_by_default(tmp_path: Path) -> None:
     async with open_guarded(tmp_path / "data") as guarded:
         assert {await guarded.status(guarded.admin, "GET", PATHS["unity"]) for _ in range(100)} == {200}
+
+
+async def test_no_route_accepts_a_compressed_body(house: House) -> None:
+    """A body that expands in memory would pass every limit."""
+    bomb = gzip.compress(b'{"name": "' + b"x" * 100_000 + b'"}')
+    for endpoint in EVERY_ROUTE:
+        if endpoint.route.body is NoBody or endpoint.api is sharing:  # recipients have tokens of their own
+            continue
+        for encoding in ("gzip", "Deflate", "identity, br"):
+            answer = await send(house, endpoint.route, raw=bomb, headers={"content-encoding": encoding})
+            assert answer.status_code == 400, (str(endpoint), answer.text)
+            assert "the body is compressed" in answer.text, str(endpoint)
+    plain = await house.console.http.post(
+        PATHS["unity"], content=b'{"name": "lake"}', headers={"content-encoding": "identity"}
+    )
+    assert plain.status_code == 200
 
 
 async def test_every_answer_has_security_headers(tmp_path: Path) -> None:

@@ -125,20 +125,24 @@ class JavaTable:
         return sorted(int(each.getVersion()) for each in found.getCommits()), int(found.getLatestTableVersion())
 
 
-class JavaClients:
-    """The parts of Delta's jars that the tests need."""
+STATIC = {"type": "static", "token": "any"}
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+
+class JavaClients:
+    """The parts of Delta's jars that the tests need. `auth`: the settings `auth.…` of a Unity catalog in Spark."""
+
+    def __init__(self, spark: SparkSession, url: str, auth: Mapping[str, str] = STATIC) -> None:
         # Spark has no public access to its JVM, and Delta's clients have no other access from Python.
         self.jvm: Java = spark._jvm
         self._new_array = spark.sparkContext._gateway.new_array
         configuration = spark._jsc.hadoopConfiguration()
         self.engine = self.jvm.io.delta.kernel.defaults.engine.DefaultEngine.create(configuration)
         coordinator = self.jvm.io.delta.storage.commit.uccommitcoordinator
-        token = self.jvm.io.unitycatalog.client.auth.TokenProvider.create(self.map({"type": "static", "token": "any"}))
+        token = self.jvm.io.unitycatalog.client.auth.TokenProvider.create(self.map(auth))
         self.older = coordinator.UCTokenBasedRestClient(url, token, self.map({"Delta": "4.4.0"}))
         supplier = self.jvm.com.google.common.base.Suppliers.ofInstance(configuration)
-        self.newer = coordinator.UCDeltaTokenBasedRestClient(self.map({"uri": url, "token": "any"}), supplier)
+        settings = {"uri": url, **{f"auth.{name}": value for name, value in auth.items()}}
+        self.newer = coordinator.UCDeltaTokenBasedRestClient(self.map(settings), supplier)
         self.unity = self.jvm.io.unitycatalog.client.ApiClientBuilder.create().uri(url).tokenProvider(token).build()
 
     def stage(self, family: str, name: str) -> tuple[JavaTable, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Spark against a server with authentication: Iceberg's catalog, and `format("moorage")` for Delta and Lance tables."""
+"""Spark against a server with authentication: Iceberg's catalog, Delta's clients, and `format("moorage")`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from moorage.client import Client
 from moorage.client.spark import session
 from moorage.testing.server import ServerProcess
+from tests.conformance.delta_java import CATALOG, SCHEMA, JavaClients, JavaTable
 from tests.conformance.guarded_lakes import READER, WRITER, GuardedLake
 from tests.conformance.lakes import attach_spark
 
@@ -67,6 +68,46 @@ def test_delta_and_lance_tables_with_a_token(spark: SparkSession, lake: GuardedL
         assert reader.load(name).count() == 2
         with pytest.raises(Exception, match="requires a token"):
             spark.read.format("moorage").options(**options).load(name).count()
+
+
+@pytest.fixture(scope="module")
+def sea(lake: GuardedLake) -> None:
+    """The schema of Delta's Java clients, in which the writer may create tables."""
+    with Client(lake.url, token=lake.admin) as client:
+        client.namespaces.create(CATALOG, [SCHEMA])
+        client.access.change_grants("schema", f"{CATALOG}.{SCHEMA}", WRITER, add=["USE SCHEMA", "CREATE TABLE"])
+        client.access.change_grants("catalog", CATALOG, READER, add=["USE CATALOG", "USE SCHEMA"])
+
+
+@pytest.mark.usefixtures("sea")
+@pytest.mark.parametrize("family", ["preview", "v1"])
+@pytest.mark.parametrize("login", [False, True])
+def test_the_kernel_with_a_token_and_with_a_login(
+    spark: SparkSession, lake: GuardedLake, family: str, *, login: bool
+) -> None:
+    by_token = {"type": "static", "token": lake.writer}
+    uri = f"{lake.url}/iceberg/v1/oauth/tokens"
+    by_login = {"type": "oauth", "oauth.uri": uri, "oauth.clientId": WRITER, "oauth.clientSecret": lake.writer}
+    clients = JavaClients(spark, lake.url, by_login if login else by_token)
+    table, properties = clients.stage(family, f"{family}_{login}".lower())
+    assert table.create(properties) == 0
+    assert table.append(table.snapshot(), 1, 2) == 1
+    assert table.rows() == [1, 2]
+
+    others = JavaClients(spark, lake.url, {"type": "static", "token": lake.reader})
+    rest = others.older if family == "preview" else others.newer
+    seen = JavaTable(others, rest, table.name, table.id, table.location)
+    with pytest.raises(Exception, match="needs SELECT"):
+        seen.snapshot()
+    with Client(lake.url, token=lake.admin) as client:
+        client.access.change_grants("table", f"{CATALOG}.{SCHEMA}.{table.name}", READER, add=["SELECT"])
+    assert seen.rows() == [1, 2]
+    with pytest.raises(Exception, match="needs MODIFY"):
+        seen.append(seen.snapshot(), 3)
+    assert table.rows() == [1, 2]
+    forged = JavaClients(spark, lake.url, {"type": "static", "token": f"{lake.writer[:-1]}?"})
+    with pytest.raises(Exception, match="not a token of this server"):
+        forged.stage(family, "more")
 
 
 def test_a_session_has_the_catalogs_of_its_token(spark: SparkSession, lake: GuardedLake) -> None:

@@ -97,6 +97,26 @@ async def test_a_read_sees_every_change_that_another_server_acknowledged_before_
     assert len(server.lookups()) < 10
 
 
+async def test_a_walk_at_a_position_that_was_read_needs_no_statement(server: Server) -> None:
+    """A request reads its token first. It then reads its table as of the same position, or a later one."""
+    lake = await make.lake(server.ledger, "t")
+    path = make.path_to("lake", "sea", "t")
+    await server.ledger.record_published(lake.table, MAIN, 0)
+    await server.read(lake)
+    for number in range(5):
+        changed = await make.add(server.other, make.update(lake.table, comment=str(number)))
+        since = (await server.ledger.lineage(lake.namespace)).position.seq
+        assert since == changed.seq
+        server.statements.clear()
+        found = await server.ledger.walk(path, since=since)
+        assert (found.chain[-1].doc.comment, server.statements) == (str(number), [])
+    later = await make.add(server.other, make.update(lake.table, comment="later"))
+    for position in (later.seq, None):
+        assert (await server.ledger.walk(path, since=position)).chain[-1].doc.comment == "later"
+    await make.add(server.other, make.drop(lake.table))
+    assert len((await server.ledger.walk(path)).chain) == 2
+
+
 async def test_a_cache_that_is_far_behind_is_cleared(server: Server) -> None:
     lake = await make.lake(server.ledger, "t")
     await server.read(lake)

@@ -1,7 +1,7 @@
 """Authentication on: callers present a token, and may do what they are granted.
 
-Each request reads its token by id. That read also returns the ledger's position, so a token that was revoked or a group
-that was left on any server is noticed by the next request, without a cache that could be out of date.
+What a token was verified to be holds for one access_seq of the ledger. Every request compares that with the newest one,
+so a token that was revoked or a group that was left on any server is noticed by the next request.
 """
 
 from __future__ import annotations
@@ -109,7 +109,18 @@ class GrantedAccess:
             raise Unauthenticated("this server requires a token; send it as `Authorization: Bearer moor_…`")
         match credential.scheme:
             case CredentialScheme.BEARER | CredentialScheme.API_KEY:
-                return await self._caller_of_text(credential.secret)
+                digest = hashlib.sha256(credential.secret.encode()).digest()
+                known = self._verified.get(digest)
+                if known is None or known.expires_at_ms <= (now_ms := self._now_ms()):
+                    return await self._caller_of_text(credential.secret, digest)
+                caller = known.caller
+                if known.access_seq != self._ledger.known_access_seq:
+                    found = await self._ledger.lineage(known.chain[-1].id)
+                    if found.position.access_seq != known.access_seq or not _are_same(found.chain, known.chain):
+                        return await self._caller_of_text(credential.secret, digest)
+                    caller = replace(caller, seq=found.position.seq)
+                self._note_use(known.chain[-1].id, now_ms)
+                return caller
             case CredentialScheme.COOKIE:
                 return await self._caller_of_browser(credential.secret)
             case CredentialScheme.ID_TOKEN if self._browser_logins is not None:
@@ -117,17 +128,15 @@ class GrantedAccess:
                 return await self._caller_of_identity(identity, creates_users=self._browser_logins.creates_users)
         raise _foreign()
 
-    async def _caller_of_text(self, text: str) -> Caller:
+    async def _caller_of_text(self, text: str, digest: bytes) -> Caller:
         """The caller of a token of any kind."""
-        digest = hashlib.sha256(text.encode()).digest()
-        if (known := await self._known_caller(digest)) is not None:
-            return known
         if (token := parse_token(text)) is not None:
             return await self._caller_of(token.id, text, digest)
         if (session := parse_session(self._session_key, text)) is not None:
-            if session.expires_at_s * 1000 <= self._now_ms():
+            expires_at_ms = session.expires_at_s * 1000
+            if expires_at_ms <= self._now_ms():
                 raise Unauthenticated("the session has expired; exchange the token again")
-            return await self._caller_of(session.id, None, None)
+            return await self._caller_of(session.id, None, digest, expires_at_ms)
         if (of_job := parse_job_token(self._job_token_key, text)) is not None:
             return await self._caller_of_job(of_job)
         if self._logins is not None and not text.startswith(PREFIX):
@@ -136,12 +145,12 @@ class GrantedAccess:
         raise _foreign()
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
-        """Decide, or repeat the decision about the very same objects: it depends on nothing else."""
+        """Decide, or repeat the decision about the same owners and grants: it depends on nothing else."""
         if not chain or caller.is_admin:
             return permissions.allows(caller, privilege, chain)
         key = (caller.id, privilege, chain[-1].id)
         known = self._decided.get(key)
-        if known is not None and known.caller is caller and _are_same(known.chain, chain):
+        if known is not None and _are_alike(known.caller, caller) and _admit_same(known.chain, chain):
             return known.allowed
         allowed = permissions.allows(caller, privilege, chain)
         if len(self._decided) >= _MAX_KNOWN:
@@ -152,19 +161,14 @@ class GrantedAccess:
     def reveals(self, caller: Caller, chain: Sequence[Securable]) -> bool:
         return permissions.knows_of(caller, chain)
 
-    async def _known_caller(self, digest: bytes) -> Caller | None:
-        """The caller of a token that was verified before, if nothing has changed since. The ledger decides that."""
-        known = self._verified.get(digest)
-        if known is None or known.expires_at_ms <= (now_ms := self._now_ms()):
-            return None
-        found = await self._ledger.lineage(known.chain[-1].id)
-        if found.position.access_seq != known.access_seq or not _are_same(found.chain, known.chain):
-            return None
-        self._note_use(known.chain[-1].id, now_ms)
-        return known.caller
+    async def _caller_of(
+        self, id: SecurableId, text: str | None, digest: bytes | None, expires_at_ms: float = inf
+    ) -> Caller:
+        """The caller of a token. Without its text, a session was issued for the id of a token or of a principal.
 
-    async def _caller_of(self, id: SecurableId, text: str | None, digest: bytes | None) -> Caller:
-        """The caller of a token. Without its text, a session was issued for the id of a token or of a principal."""
+        With a digest, the caller is known by it until then. A session of a browser has none: it also depends on the
+        token by which the browser logged in.
+        """
         found = await self._ledger.lineage(id)
         # A token is the child of its principal. The token of a sharing recipient is another kind of object.
         principal = found.chain[0] if found.chain else None
@@ -188,7 +192,7 @@ class GrantedAccess:
         if digest is not None and caller.access_seq is not None:
             if len(self._verified) >= _MAX_KNOWN:
                 self._verified.clear()
-            expires = inf if details.expires_at_ms is None else details.expires_at_ms
+            expires = expires_at_ms if details.expires_at_ms is None else min(expires_at_ms, details.expires_at_ms)
             self._verified[digest] = _Verified(found.chain, caller.access_seq, expires, caller)
         return caller
 
@@ -293,6 +297,26 @@ class GrantedAccess:
 def _are_same(one: Sequence[Securable], other: Sequence[Securable]) -> bool:
     """Whether the chains consist of the same objects in memory. Then nothing about them has changed."""
     return one is other or (len(one) == len(other) and all(map(is_, one, other)))
+
+
+def _are_alike(one: Caller, other: Caller) -> bool:
+    """Whether two callers of one name act for the same principals. Requests of a caller share all but the position."""
+    return one is other or (
+        one.principals is other.principals
+        and one.grants is other.grants
+        and one.is_read_only is other.is_read_only
+        and one.job is other.job
+    )
+
+
+def _admit_same(one: Sequence[Securable], other: Sequence[Securable]) -> bool:
+    """Whether the chains have the same objects with the same owners and grants. A commit changes neither."""
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a is not b and not (a.id == b.id and a.owner == b.owner and a.grants is b.grants):
+            return False
+    return True
 
 
 def _unknown() -> Unauthenticated:

@@ -79,6 +79,15 @@ def require(
     raise Forbidden(f"{caller.name} may not {_does(privilege, chain)}: {missing}")
 
 
+def require_in_area(access: Access, caller: Caller, privilege: Privilege, area: Sequence[Securable]) -> None:
+    """`require` for a folder that the caller names by its address. `area`: its external location; empty if it has none.
+
+    The error does not tell a caller that holds nothing on the location that there is one.
+    """
+    hides = area and not access.allow(caller, privilege, area) and not access.reveals(caller, area)
+    require(access, caller, privilege, () if hides else area)
+
+
 def _does(privilege: Privilege, chain: Sequence[Securable]) -> str:
     what = f"{chain[-1].kind} '{chain[-1].name}'" if chain else "the metastore"
     return f"{privilege} in {what}" if privilege.startswith("create") else f"{privilege} {what}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.core.ids import Fence, JobId, SecurableId
+from moorage.core.ids import Fence, JobId, SecurableId, Seq
 
 
 class JobScope(msgspec.Struct, frozen=True):
@@ -32,6 +32,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The token of the request may not change anything."""
     job: JobScope | None = None
     """The token of the request opens only this. The principal's own grants do not count then."""
+    seq: Seq | None = None
+    """The position of the ledger that was read to authenticate the caller. A request that changes nothing may read its
+    objects as of then. None: none was read."""
     access_seq: int | None = None
     """The state of all grants, groups and tokens that admitted the caller. None: nothing can change it."""
 

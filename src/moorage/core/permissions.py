@@ -96,7 +96,7 @@ _CREATIONS: dict[Privilege, Grant] = {
 
 _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     **{(privilege, kind): grant for privilege, grant in _CREATIONS.items() for kind in Kind},
-    **{(Privilege.MANAGE, kind): Grant.MANAGE for kind in Kind},
+    **{(privilege, kind): Grant.MANAGE for privilege in (Privilege.MANAGE, Privilege.INSPECT) for kind in Kind},
     (Privilege.READ, Kind.CATALOG): Grant.USE_CATALOG,
     (Privilege.READ, Kind.NAMESPACE): Grant.USE_SCHEMA,
     (Privilege.READ, Kind.TABLE): Grant.SELECT,
@@ -134,11 +134,13 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
         )
     },
     (Privilege.FOLLOW, Kind.METASTORE): Grant.READ_FEED,
+    (Privilege.START_JOBS, Kind.METASTORE): Grant.READ_FEED,
+    (Privilege.START_JOBS, Kind.PIPELINE): Grant.EXECUTE,
     (Privilege.WORK, Kind.METASTORE): Grant.RUN_JOBS,
 }
 """The grant that gives a privilege on an object of a kind. What is not listed is for owners only."""
 
-_READS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.READ_FILES, Privilege.FOLLOW})
+_READS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.READ_FILES, Privilege.FOLLOW, Privilege.INSPECT})
 _OF_JOBS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.MODIFY})
 
 Held = frozenset[str] | set[str]

@@ -37,6 +37,8 @@ class Privilege(StrEnum):
     """Use a folder as the storage root of a catalog or schema."""
     MODIFY = "modify"
     """Change its description or commit to it."""
+    INSPECT = "inspect"
+    """Read what only those who manage it may see: its grants, its audit, its principals, what was dropped in it."""
     MANAGE = "manage"
     """Rename, drop or undrop it, or change its owner or its grants."""
     READ_FILES = "read files of"
@@ -44,6 +46,9 @@ class Privilege(StrEnum):
     """Read and write files of a folder in which no object is."""
     FOLLOW = "follow"
     """Read the feed of the whole metastore."""
+    START_JOBS = "start jobs of"
+    """Have workers run it. The caller needs no privilege to change what they change, but its token must not be one for
+    reading only."""
     WORK = "work"
     """Lease jobs and report their results."""
 

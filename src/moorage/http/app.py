@@ -25,6 +25,7 @@ from moorage.core.callers import LOCAL, Caller
 from moorage.core.credentials import Credential
 from moorage.core.entries import MAX_DRAFT_BYTES
 from moorage.core.errors import (
+    InvalidInput,
     MethodNotAllowed,
     MoorageError,
     OutcomeUnknown,
@@ -176,6 +177,8 @@ class App:
                 raw_body = _joined_body(exchange.chunks, self._limits.body_bytes)
             else:
                 raw_body = await self._read_body(exchange, route)
+            if raw_body and (encoding := headers.raw(b"content-encoding")) is not None:
+                _require_plain(encoding)
             call: Call[Any, Any] = Call(
                 route=route,
                 caller=caller,
@@ -310,6 +313,16 @@ def _joined_body(chunks: list[bytes], limit: int) -> bytes:
     if len(body) > limit:
         raise TooLarge(f"the request body is larger than the limit of {limit} bytes", field="body")
     return body
+
+
+def _require_plain(encoding: bytes) -> None:
+    """Refuse a compressed body: a few kilobytes of it could fill the memory."""
+    if encoding.strip().lower() not in (b"", b"identity"):
+        raise InvalidInput(
+            f"the body is compressed ({encoding.decode('latin-1')!r}); this server accepts plain bodies only, send it "
+            "without Content-Encoding",
+            field="Content-Encoding",
+        )
 
 
 def _operation(exchange: Exchange) -> str:

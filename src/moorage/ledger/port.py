@@ -140,14 +140,20 @@ class Ledger(Protocol):
         """Make the draft history: all of it, durably, or none of it."""
         ...
 
+    @property
+    def known_access_seq(self) -> int | None:
+        """The access_seq of the position. None unless this process is the only writer and needs no read for it."""
+        ...
+
     # --- reads: each is one statement, so its result is consistent -----------------------------
 
     async def position(self) -> Position: ...
 
-    async def walk(self, steps: Sequence[Step]) -> Found:
+    async def walk(self, steps: Sequence[Step], *, since: Seq | None = None) -> Found:
         """The live objects along a path of names, starting below the metastore.
 
-        If the last one is a table, it has its main head.
+        If the last one is a table, it has its main head. `since`: the result may be as old as this position, which was
+        read for the same request.
         """
         ...
 

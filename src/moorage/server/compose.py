@@ -96,11 +96,12 @@ def open_browser_logins(settings: Settings) -> BrowserLogins:
 
 async def open_access(settings: Settings, ledger: Ledger, browser_logins: BrowserLogins) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
-    if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
+    is_guarded = await has_administrator(ledger)
+    if settings.auth == "on" or (settings.auth == "auto" and is_guarded):
         rules = settings.login_rules
         logins = None if rules is None else Logins(Issuers(*settings.issuers), rules)
         return GrantedAccess(ledger, await ledger.page_secret(), logins=logins, browser_logins=browser_logins)
-    return OpenAccess(settings.public_url, settings.origins)
+    return OpenAccess(settings.public_url, settings.origins, has_administrator=is_guarded)
 
 
 def open_storage(settings: Settings, stores: ServerStores) -> Storage:

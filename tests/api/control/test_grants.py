@@ -96,6 +96,23 @@ async def test_a_revoked_grant_is_gone_with_the_next_request(guarded: Guarded) -
         assert await guarded.status(ann, "GET", f"{ICEBERG}/boats") == 403
 
 
+async def test_a_revocation_holds_for_a_writer_that_has_committed(guarded: Guarded) -> None:
+    """A decision is repeated while owner and grants are the same, whatever is committed."""
+    await furnish(guarded)
+    ann = await guarded.user("ann")
+    await use(guarded, "ann")
+    for version in range(3):
+        await grant(guarded, "table", TABLE, "ann", "MODIFY")
+        states = [await guarded.status(ann, "POST", f"{ICEBERG}/boats", commit(2 * version + n)) for n in range(2)]
+        assert states == [200, 200]
+        await revoke(guarded, "table", TABLE, "ann", "MODIFY")
+        assert await guarded.status(ann, "POST", f"{ICEBERG}/boats", commit()) == 403
+    for owner, state in (("ann", 200), ("admin", 403), ("ann", 200)):
+        await guarded.run("PATCH", f"{UNITY}/tables/{TABLE}", {"owner": owner})
+        states = [await guarded.status(ann, "POST", f"{ICEBERG}/boats", commit(n)) for n in (10, 11)]
+        assert states == [state, state]
+
+
 async def test_creators_own_what_they_create(guarded: Guarded) -> None:
     await furnish(guarded)
     ann = await guarded.user("ann")

@@ -24,11 +24,12 @@ from moorage.api.web.cookies import SESSION
 from moorage.core.entries import Change, SetGrants, Update
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
-from moorage.core.principals import Principal, TokenDetails, doc_of
+from moorage.core.principals import ADMIN, Principal, TokenDetails, doc_of
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.core.tokens import digest_of, new_token
 from moorage.ledger.port import Ledger, Step
 from moorage.testing import builders as make
+from moorage.usecases.identity.administrator import ensure_administrator
 from tests.api.house import House, open_house
 from tests.api.routes import OF_PRINCIPALS, ONLY_REFUSED, Endpoint, furnish, send
 from tests.api.test_access_seam import PUBLIC, TAKEN, UNKNOWN, error_of
@@ -206,6 +207,64 @@ async def test_wrong_tokens_and_missing_privileges_are_refused(shared: House, en
     assert (await shared.ledger.position()).seq == before, "a refused request changed something"
     if not refused:
         assert is_done(endpoint, await ask(shared, endpoint, stranger))
+
+
+OF_THE_SERVER = {"console.readFeed", "console.getHealth", "unity.summary", "control.getMe", "web.showHome"}
+"""They show how many entries there are, the server itself, or the caller itself."""
+
+
+async def test_a_stranger_gets_the_answers_of_an_empty_catalog(tmp_path: Path) -> None:
+    """Every route, by name and by id: no answer differs because an object exists."""
+    async with open_house(tmp_path / "full") as full, open_house(tmp_path / "empty") as empty:
+        await furnish(full)
+        for house in (full, empty):
+            guard(house)
+        callers = [await new_caller(house) for house in (full, empty)]
+        for endpoint in ROUTES:
+            if str(endpoint) in OF_THE_SERVER:
+                continue
+            answers = []
+            for house, (name, token) in zip((full, empty), callers, strict=True):
+                answer = await ask(house, endpoint, token)
+                text = answer.text.replace(answer.headers["x-request-id"], "").replace(name, "")
+                answers.append((answer.status_code, text))
+            assert answers[0] == answers[1], str(endpoint)
+
+
+ENDS_ITSELF = {"web.logOut", "web.createOwnToken", "web.revokeOwnToken"}
+"""A browser that logged in with a token for reading ends its session, and manages tokens of the same scope."""
+
+
+KEYS_TO_WRITE = {"delta.getDeltaStagingTableCredentials", "delta.getDeltaPathCredentials"}
+"""The examples ask for keys that write files."""
+
+
+async def test_a_token_for_reading_reads_everything_and_changes_nothing(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "data") as house:
+        await furnish(house)
+        guard(house)
+        await ensure_administrator(house.ledger)
+        admin = (await find_principal(house.ledger, ADMIN)).id
+        id = fresh.securable_id()
+        token = new_token(id, fresh.secret())
+        doc = doc_of(TokenDetails(digest=digest_of(token), scope="read"))
+        await make.add(house.ledger, make.create(Kind.TOKEN, admin, id, id=id, owner="boss", doc=doc))
+        assert await session_of(house, token)
+        for endpoint in ROUTES:
+            if str(endpoint) in ENDS_ITSELF:
+                continue
+            before = (await house.ledger.position()).seq
+            answer = await ask(house, endpoint, token)
+            assert answer.status_code != 401, (str(endpoint), answer.text)
+            if str(endpoint) in KEYS_TO_WRITE:
+                assert answer.status_code == 403, answer.text
+            elif endpoint.route.verb in ("GET", "HEAD"):
+                assert is_done(endpoint, answer), (str(endpoint), answer.text)
+            assert (await house.ledger.position()).seq == before, (str(endpoint), answer.text)
+
+
+async def find_principal(ledger: Ledger, name: str) -> Securable:
+    return (await ledger.walk((Step(Shelf.PRINCIPAL, name_key(name)),))).chain[-1]
 
 
 # --- allowed -------------------------------------------------------------------------------------

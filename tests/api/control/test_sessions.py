@@ -78,12 +78,23 @@ async def test_a_session_ends_with_its_token_and_with_its_principal(guarded: Gua
     ann = await guarded.user("ann")
     other = await guarded.token("ann")
     sessions = [(await client_token(guarded, ICEBERG, "ann", token))["access_token"] for token in (ann, other)]
+    assert [await guarded.status(token, "GET", ME) for token in sessions] == [200, 200]
     listed = done(await guarded.ask(ann, "GET", f"{CONTROL}/tokens"))["tokens"]
     first = min(listed, key=lambda token: token["token_id"])
     assert await guarded.status(ann, "DELETE", f"{CONTROL}/tokens/{first['token_id']}") == 204
     assert [await guarded.status(token, "GET", ME) for token in sessions] == [401, 200]
     await guarded.run("DELETE", f"{CONTROL}/scim2/Users/{guarded.ids['ann']}", status=204)
     assert await guarded.status(sessions[1], "GET", ME) == 401
+
+
+async def test_a_session_does_not_outlive_a_token_that_expires(guarded: Guarded) -> None:
+    """A verified session is known from its last request, until it or its token expires."""
+    ann = await guarded.user("ann", lifetime_days=1)
+    guarded.house.clock.advance(24 * make.HOUR_MS - make.HOUR_MS // 2)
+    session = (await client_token(guarded, ICEBERG, "ann", ann))["access_token"]
+    assert [await guarded.status(session, "GET", ME) for _ in range(2)] == [200, 200]
+    guarded.house.clock.advance(make.HOUR_MS // 2)
+    assert await guarded.status(session, "GET", ME) == 401
 
 
 async def test_a_session_keeps_the_scope_of_its_token(guarded: Guarded) -> None:

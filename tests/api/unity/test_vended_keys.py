@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import jwt
 import pytest
 
 from moorage.core.errors import Unavailable
+from moorage.storage import s3_sessions
 from moorage.storage.s3 import S3Storage
 from moorage.storage.s3_account import S3Key
 from moorage.testing.minio import PASSWORD, MinioServer
@@ -21,6 +24,7 @@ from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 pytestmark = pytest.mark.xdist_group("s3")
 
+SOAK = os.environ.get("MOORAGE_SOAK") == "1"
 DENIED = "AccessDenied|Access Denied|403"
 
 
@@ -96,16 +100,24 @@ async def test_the_key_of_a_table_opens_this_table_and_nothing_else(
     assert again.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore:The HMAC key is:jwt.warnings.InsecureKeyLengthWarning")
-async def test_a_key_ends_when_the_answer_says(uc: Unity, minio: MinioServer, location: str) -> None:
-    """The end of a session of MinIO is a claim of its token, which MinIO has signed and checks with every request."""
+async def test_a_key_ends_when_the_answer_says(
+    uc: Unity, minio: MinioServer, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a session of MinIO is a claim of its token, which MinIO has signed and checks with every request.
+
+    MOORAGE_SOAK=1 waits for it. The shortest session of MinIO lasts 15 minutes.
+    """
+    lifetime = 900 if SOAK else s3_sessions._SESSION_SECONDS
+    monkeypatch.setattr(s3_sessions, "_SESSION_SECONDS", lifetime)
     own = await uc.external("t1", f"{location}own/t1")
     await S3Storage(minio.account(location)).put_new(f"{location}own/t1/", "a", b"1")
     found = done(await ask(uc, "table", table_id=own["table_id"], operation="READ"))
     key = found["aws_temp_credentials"]
     claims = jwt.decode(key["session_token"], PASSWORD, algorithms=["HS512"])
     assert claims["exp"] == found["expiration_time"] // 1000
-    assert abs(claims["exp"] - time.time() - 3600) < 300
+    assert abs(claims["exp"] - time.time() - lifetime) < 300
     longer = jwt.encode({**claims, "exp": claims["exp"] + 3600}, PASSWORD, algorithm="HS512")
     for token, is_valid in ((key["session_token"], True), (longer, False)):
         store = opened(minio, {**found, "aws_temp_credentials": {**key, "session_token": token}}, location)
@@ -114,6 +126,13 @@ async def test_a_key_ends_when_the_answer_says(uc: Unity, minio: MinioServer, lo
         else:
             with pytest.raises(Unavailable, match="InvalidTokenId"):
                 await store.read(f"{location}own/t1/", "a", limit=MUCH)
+    if SOAK:
+        store = opened(minio, found, location)
+        await asyncio.sleep(claims["exp"] - time.time() - 30)
+        assert await store.read(f"{location}own/t1/", "a", limit=MUCH) == b"1"
+        await asyncio.sleep(claims["exp"] - time.time() + 2)
+        with pytest.raises(Unavailable, match=r"InvalidAccessKeyId|403"):
+            await store.read(f"{location}own/t1/", "a", limit=MUCH)
 
 
 async def test_volumes_and_model_versions_have_keys_of_their_own(uc: Unity, minio: MinioServer, location: str) -> None:

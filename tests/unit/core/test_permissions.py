@@ -161,7 +161,13 @@ def test_a_grant_on_an_external_location_holds_there_and_nowhere_else() -> None:
 def test_a_token_for_reading_changes_nothing_even_for_an_administrator() -> None:
     caller = Caller(id="admin", name="admin", is_admin=True, is_read_only=True)
     allowed = {privilege for privilege in Privilege if allows(caller, privilege, chain())}
-    assert allowed == {Privilege.BROWSE, Privilege.READ, Privilege.READ_FILES, Privilege.FOLLOW}
+    assert allowed == {
+        Privilege.BROWSE,
+        Privilege.READ,
+        Privilege.READ_FILES,
+        Privilege.FOLLOW,
+        Privilege.INSPECT,
+    }
     assert "scope" in missing_grant(caller, Privilege.MODIFY, chain())
 
 

@@ -235,7 +235,7 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Return one table or view with its columns."""
     address = address_of(Kind.TABLE, call.params["full_name"])
-    catalog, schema, table = await get_relation(ports, call.caller, address)
+    catalog, schema, table = await get_relation(ports, call.caller, address, since=call.caller.seq)
     client = client_of(call.header("user-agent"))
     if not _can_read(client, table):
         name = table.doc.table.format.capitalize() if table.doc.table is not None else ""

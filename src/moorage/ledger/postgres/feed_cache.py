@@ -67,11 +67,15 @@ class FeedCache:
 
     # --- reads: None if the objects are not cached ----------------------------------------------
 
-    async def walk(self, root: SecurableId, steps: Sequence[Step]) -> Found | None:
+    async def walk(self, root: SecurableId, steps: Sequence[Step], since: Seq | None = None) -> Found | None:
         def look() -> Chain | None:
             found = self._memory.walk(root, steps)
             return found if len(found) == len(steps) else None
 
+        if since is not None and since <= self._position.seq:
+            found = look()
+            if found is not None and not self._with_old_notes(found):
+                return Found(self._position, found)
         found = await self._recall(look)
         return None if found is None else Found(self._position, found)
 

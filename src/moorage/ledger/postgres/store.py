@@ -133,14 +133,18 @@ class PostgresLedger:
 
     # --- reads ---------------------------------------------------------------------------------
 
+    @property
+    def known_access_seq(self) -> None:
+        return None
+
     async def position(self) -> Position:
         found = await self._rows(f"select * from {rows.LAST_ENTRY} e")
         return Position(*found[0]) if found else Position(Seq(0), 0, 0)
 
-    async def walk(self, steps: Sequence[Step]) -> Found:
+    async def walk(self, steps: Sequence[Step], *, since: Seq | None = None) -> Found:
         if not steps:
             return Found(await self.position(), ())
-        cached = await self._cache.walk(self._root, steps)
+        cached = await self._cache.walk(self._root, steps, since)
         if cached is not None:
             return cached
         found = await self._walks.answer(tuple(steps))

@@ -111,10 +111,14 @@ class SqliteLedger:
 
     # --- reads ---------------------------------------------------------------------------------
 
+    @property
+    def known_access_seq(self) -> int:
+        return self._position.access_seq
+
     async def position(self) -> Position:
         return _last_position(self._connection())
 
-    async def walk(self, steps: Sequence[Step]) -> Found:
+    async def walk(self, steps: Sequence[Step], *, since: Seq | None = None) -> Found:
         cached = self._memory.walk(self.root, steps)
         if len(cached) == len(steps):
             return Found(self._position, cached)

@@ -177,10 +177,12 @@ class Expectations:
             before = (await ledger.position()).access_seq
             moved = await make.add(ledger, change)
             assert (await ledger.position()).access_seq == moved.seq
+            assert ledger.known_access_seq in (moved.seq, None), "without a read, it is the newest one or not known"
             assert (await to_moorage_error(ledger, AccessIs(before))).actual == moved.seq
         before = (await ledger.position()).access_seq
         await make.add(ledger, make.drop(lake.table))
         assert (await ledger.position()).access_seq == before
+        assert ledger.known_access_seq in (before, None)
 
     async def test_a_version_is_available_down_to_the_floor(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)

@@ -11,7 +11,7 @@ from moorage.access.port import require
 from moorage.core.absence import absent, absent_id
 from moorage.core.callers import Caller
 from moorage.core.errors import NotFound
-from moorage.core.ids import SecurableId, is_id
+from moorage.core.ids import SecurableId, Seq, is_id
 from moorage.core.names import name_key, require_name, require_path
 from moorage.core.privileges import Privilege, creation_of
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
@@ -91,9 +91,9 @@ def queue_of(address: Address) -> TableQueue:
     return TableQueue(tuple(name_key(name) for name in address.path))
 
 
-def find_chain(ledger: Ledger, address: Address) -> Awaitable[Found]:
+def find_chain(ledger: Ledger, address: Address, *, since: Seq | None = None) -> Awaitable[Found]:
     """The chain as far as it exists. Raises no error if it is incomplete."""
-    return ledger.walk(_steps(address))
+    return ledger.walk(_steps(address), since=since)
 
 
 Missing = Callable[[Address, Chain], NotFound]
@@ -119,14 +119,19 @@ async def reach(
     kinds: tuple[Kind, ...] = (),
     accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
+    since: Seq | None = None,
 ) -> Chain:
     """The object with its ancestors, for a caller that holds the privilege on it.
 
     Access is checked before anything about the object is revealed. This function, `reach_parent` and `reach_by_id`
     are the only ways from a request to an object, so what a caller without privileges learns is decided here. `kinds`
-    are further kinds that may have the name, and `accepts` decides which objects are found.
+    are further kinds that may have the name, and `accepts` decides which objects are found. `since`: the chain may be
+    as old as this position. Only for requests that change nothing: others would retry on the same old state.
     """
-    return (await reach_found(ports, caller, address, privilege, kinds=kinds, accepts=accepts, missing=missing)).chain
+    found = await reach_found(
+        ports, caller, address, privilege, kinds=kinds, accepts=accepts, missing=missing, since=since
+    )
+    return found.chain
 
 
 async def reach_found(
@@ -138,9 +143,10 @@ async def reach_found(
     kinds: tuple[Kind, ...] = (),
     accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
+    since: Seq | None = None,
 ) -> Found:
     """`reach`, with the position of the ledger at which the chain was read."""
-    found = await find_chain(ports.ledger, address)
+    found = await find_chain(ports.ledger, address, since=since)
     chain = found.chain
     exists = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
     hidden = partial(_hidden, ports, caller, address, chain, missing)

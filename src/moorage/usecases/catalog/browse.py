@@ -61,8 +61,8 @@ async def page(
     A token continues after a name, so objects created or dropped between two pages neither repeat nor hide others.
     """
     if parent is None:
-        return await page_below(ports, caller, (), shelf, kinds=kinds, token=token, limit=limit)
-    found = await reach_found(ports, caller, parent, Privilege.BROWSE)
+        return await page_below(ports, caller, (), shelf, kinds=kinds, token=token, limit=limit, since=caller.seq)
+    found = await reach_found(ports, caller, parent, Privilege.BROWSE, since=caller.seq)
     since = found.position.seq
     return await page_below(ports, caller, found.chain, shelf, kinds=kinds, token=token, limit=limit, since=since)
 
@@ -146,8 +146,8 @@ async def list_dropped(
 ) -> Page:
     """Objects that can still be undropped, the most recently dropped first."""
     if parent is None:
-        require(ports.access, caller, Privilege.MANAGE, ())
-    chain = () if parent is None else await reach(ports, caller, parent, Privilege.MANAGE)
+        require(ports.access, caller, Privilege.INSPECT, ())
+    chain = () if parent is None else await reach(ports, caller, parent, Privilege.INSPECT)
     parent_id = chain[-1].id if chain else ports.ledger.root
     scope = f"{caller.id}/{parent_id}/dropped {kind}"
     at_ms, _, id = unseal(ports.page_secret, scope, token).partition("/")

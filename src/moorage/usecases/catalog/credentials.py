@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from moorage.access.port import require
+from moorage.access.port import require_in_area
 from moorage.core.callers import Caller
 from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, TableNotFound, Unavailable, Unsupported
 from moorage.core.ids import SecurableId
@@ -88,7 +88,7 @@ async def for_path(
         # First the error of a folder without objects: it does not tell a caller without privileges that there is one.
         needed = Privilege.WRITE_FILES if write else Privilege.READ_FILES
         area = await ports.stores.area_of(location)
-        require(ports.access, caller, Privilege.CHOOSE_LOCATION if creates else needed, area)
+        require_in_area(ports.access, caller, Privilege.CHOOSE_LOCATION if creates else needed, area)
         if chain:
             raise Forbidden(f"{caller.name} may not use '{url}': files of an object are there that it may not use")
     if is_around:

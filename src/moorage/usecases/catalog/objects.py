@@ -193,10 +193,11 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, cascad
 async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, name: str | None = None) -> Part:
     """The undrop of an object and of everything that was live below it, under the old name or a new one."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    absent = SecurableNotFound(f"no dropped {kind} has the id '{id}'; it may have been purged", id=id)
     if not chain or chain[-1].kind is not kind:
-        raise SecurableNotFound(f"no dropped {kind} has the id '{id}'; it may have been purged", id=id)
+        raise absent
     before, above = chain[-1], chain[:-1]
-    require(ports.access, caller, Privilege.MANAGE, chain)
+    require(ports.access, caller, Privilege.MANAGE, chain, hidden=lambda: absent)
     if before.is_live:
         raise NameTaken(f"{kind} '{before.name}' is not dropped", id=id)
     if before.purged or ports.now_ms() >= (before.purge_at_ms or 0):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.entries import Live
 from moorage.core.errors import InvalidInput
+from moorage.core.ids import Seq
 from moorage.core.locations import external_location
 from moorage.core.privileges import Privilege
 from moorage.core.revisions import Revision
@@ -29,17 +30,23 @@ ROUTINE: Final = "routine"
 """In a function's details: everything but its name and comment, as the Unity API describes it."""
 
 
-async def get_relation(ports: Ports, caller: Caller, address: Address) -> Chain:
+async def get_relation(ports: Ports, caller: Caller, address: Address, *, since: Seq | None = None) -> Chain:
     """A table or view with its ancestors: Unity calls both tables."""
-    return await reach_relation(ports, caller, address, Privilege.BROWSE)
+    return await reach_relation(ports, caller, address, Privilege.BROWSE, since=since)
 
 
 async def reach_relation(
-    ports: Ports, caller: Caller, address: Address, privilege: Privilege, *, missing: Missing = missing_step
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    privilege: Privilege,
+    *,
+    missing: Missing = missing_step,
+    since: Seq | None = None,
 ) -> Chain:
-    """The table of a name, or the view that holds it: tables and views share one shelf."""
+    """The table of a name, or the view that holds it: tables and views share one shelf. `since`: see `reach`."""
     kinds = (Kind.VIEW,) if address.kind is Kind.TABLE else ()
-    return await reach(ports, caller, address, privilege, kinds=kinds, missing=missing)
+    return await reach(ports, caller, address, privilege, kinds=kinds, missing=missing, since=since)
 
 
 async def create_view(

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.access.port import require
+from moorage.access.port import require_in_area
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
 from moorage.core.locations import CATALOG_FOLDER, parse_location, scheme_of
@@ -74,11 +74,10 @@ async def _prepare(
     try:
         await require_reachable(ports, root)
     except InvalidInput:
-        allowed = (*ports.storage.locations, *await ports.stores.locations())
-        raise _outside(STORAGE_ROOT, storage_root, allowed) from None
-    area = await ports.stores.area_of(root)
-    if area:
-        require(ports.access, caller, Privilege.STORE_MANAGED, area)
+        areas = {each: await ports.stores.area_of(each) for each in await ports.stores.locations()}
+        known = [each for each, area in areas.items() if ports.access.reveals(caller, area)]
+        raise _outside(STORAGE_ROOT, storage_root, (*ports.storage.locations, *known)) from None
+    require_in_area(ports.access, caller, Privilege.STORE_MANAGED, await ports.stores.area_of(root))
     location = f"{root}{CATALOG_FOLDER}/{_FOLDERS[address.kind]}/{create.id}/"
     rooted = replace(doc, location=location, details={**doc.details, STORAGE_ROOT: root})
     return replace(part, changes=(replace(create, doc=rooted),))

@@ -78,9 +78,13 @@ async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securab
 async def staging_access(ports: Ports, caller: Caller, id: str) -> FileAccess:
     """Access to a staging table, for the caller that created it. A created table is not a staging table."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    absent = TableNotFound(f"no staging table has the id '{id}'", id=id)
     if not chain or chain[-1].kind is not Kind.STAGING_TABLE:
-        raise TableNotFound(f"no staging table has the id '{id}'", id=id)
-    return await credentials.for_table(ports, caller, id, write=True)
+        raise absent
+    try:
+        return await credentials.for_table(ports, caller, id, write=True)
+    except TableNotFound:  # a caller that may not learn of it
+        raise absent from None
 
 
 async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> Securable:

@@ -10,6 +10,7 @@ from typing import Final
 from moorage.core.absence import not_found_type
 from moorage.core.callers import Caller
 from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, NotFound, Unsupported
+from moorage.core.ids import Seq
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Head, Securable
 from moorage.usecases.catalog.addresses import Address, Chain, reach
@@ -36,8 +37,10 @@ def is_visible(ports: Ports, securable: Securable, above: Chain) -> bool:
     return ports.formats.readable_as(securable, above) == ICEBERG
 
 
-async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
-    """The table or view with its ancestors.
+async def find_relation(
+    ports: Ports, caller: Caller, address: Address, privilege: Privilege, *, since: Seq | None = None
+) -> Chain:
+    """The table or view with its ancestors. `since`: see `reach`.
 
     A missing namespace is reported as a missing table. Iceberg clients look for `ns.table.files` as a table in the
     namespace `ns.table` first, and try the metadata table only after that error.
@@ -46,7 +49,7 @@ async def find_relation(ports: Ports, caller: Caller, address: Address, privileg
     def accepts(chain: Chain) -> bool:
         return is_visible(ports, chain[-1], chain[:-1])
 
-    chain = await reach(ports, caller, address, privilege, accepts=accepts, missing=_missing)
+    chain = await reach(ports, caller, address, privilege, accepts=accepts, missing=_missing, since=since)
     if privilege not in (Privilege.BROWSE, Privilege.READ) and not is_iceberg(chain[-1]):
         raise Unsupported(
             f"{iceberg_name(address)} is a Delta table: Iceberg clients can only read it; change it with a Delta client"

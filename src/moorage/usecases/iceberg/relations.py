@@ -50,7 +50,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
 async def load(ports: Ports, caller: Caller, address: Address) -> Loaded:
     """The table or view at its current version."""
-    return await load_found(ports, (await find_relation(ports, caller, address, Privilege.READ))[-1])
+    chain = await find_relation(ports, caller, address, Privilege.READ, since=caller.seq)
+    return await load_found(ports, chain[-1])
 
 
 async def load_found(ports: Ports, relation: Securable) -> Loaded:

@@ -231,7 +231,7 @@ async def page_audit(ports: Ports, caller: Caller, wanted: Filter, *, token: str
 
     One request reads a bounded number of batches, so a page may have few lines and still a next one.
     """
-    require(ports.access, caller, Privilege.MANAGE, ())
+    require(ports.access, caller, Privilege.INSPECT, ())
     scope = f"{caller.id}/audit"
     text = unseal(ports.page_secret, scope, token)
     after = int(text) if text else first_number(wanted.since_ms) - 1

@@ -54,7 +54,7 @@ async def effective_on(
 
 
 def _visible(ports: Ports, caller: Caller, chain: Chain, grants: Grants, principal: str | None) -> Grants:
-    if not ports.access.allow(caller, Privilege.MANAGE, chain):
+    if not ports.access.allow(caller, Privilege.INSPECT, chain):
         grants = {name: held for name, held in grants.items() if name in caller.principals}
     if principal is not None:
         grants = {name: held for name, held in grants.items() if name_key(name) == name_key(principal)}

@@ -80,7 +80,7 @@ async def me(ports: Ports, caller: Caller) -> Securable | None:
 
 async def get(ports: Ports, caller: Caller, kind: Kind, id: str) -> Securable:
     """One principal."""
-    require(ports.access, caller, Privilege.MANAGE, ())
+    require(ports.access, caller, Privilege.INSPECT, ())
     return await _find(ports, kind, id)
 
 
@@ -92,7 +92,7 @@ async def get_any(ports: Ports, caller: Caller, kind: Kind, id: str) -> Securabl
 
 async def list_principals(ports: Ports, caller: Caller, kind: Kind, *, name: str | None = None) -> list[Securable]:
     """All principals of a kind in the order of their names, or the one of a name. Deleted ones are not listed."""
-    require(ports.access, caller, Privilege.MANAGE, ())
+    require(ports.access, caller, Privilege.INSPECT, ())
     if name is not None:
         found = await find_principal(ports.ledger, name)
         return [found] if found is not None and found.kind is kind and not principal_of(found).deleted else []
@@ -101,7 +101,7 @@ async def list_principals(ports: Ports, caller: Caller, kind: Kind, *, name: str
 
 async def members_of(ports: Ports, caller: Caller, group: Securable) -> list[Securable]:
     """The direct members of a group."""
-    require(ports.access, caller, Privilege.MANAGE, ())
+    require(ports.access, caller, Privilege.INSPECT, ())
     key = name_key(group.name)
     return [
         each

@@ -80,7 +80,7 @@ async def create(
     """
 
     async def prepare(caller: Caller) -> Part:
-        owner = await _owner(ports, caller, principal)
+        owner = await _owner(ports, caller, principal, Privilege.MANAGE)
         if caller.is_read_only and scope != "read":
             raise InvalidInput("a token with the scope 'read' can only create tokens with that scope", field="scope")
         existing = await stored_tokens(ports, owner.id)
@@ -100,7 +100,7 @@ async def create(
 
 async def list_tokens(ports: Ports, caller: Caller, *, principal: str | None = None) -> list[ListedToken]:
     """The tokens of the caller, or for an administrator those of another principal. Browser sessions are tokens too."""
-    owner = await _owner(ports, caller, principal)
+    owner = await _owner(ports, caller, principal, Privilege.INSPECT)
     found = []
     for item in await stored_tokens(ports, owner.id):
         uses = await ports.ledger.reports(item.id, kind=ReportKind.SCAN, limit=1)
@@ -133,9 +133,10 @@ async def stored_tokens(ports: Ports, principal: SecurableId) -> list[Securable]
     return [*(await ports.ledger.children(principal, Shelf.TOKEN, limit=MAX_TOKENS + MAX_SESSIONS)).items]
 
 
-async def _owner(ports: Ports, caller: Caller, principal: str | None) -> Securable:
+async def _owner(ports: Ports, caller: Caller, principal: str | None, privilege: Privilege) -> Securable:
+    """The caller itself, or another principal for a caller with the privilege on the metastore."""
     name = principal or caller.id
-    require(ports.access, caller, Privilege.BROWSE if name == caller.id else Privilege.MANAGE, ())
+    require(ports.access, caller, Privilege.BROWSE if name == caller.id else privilege, ())
     found = await find_principal(ports.ledger, name)
     if found is None or found.kind is Kind.GROUP or not principal_of(found).active:
         raise InvalidInput(f"there is no active user or service principal '{name}'", field="principal")

@@ -21,11 +21,16 @@ async def describe_transaction(ports: Ports, caller: Caller, id: str) -> Entry:
     for table in _changed_ids(entry) if entry is not None else ():
         chain = (await ports.ledger.lineage(table)).chain
         if chain and is_lance(chain[-1]):
-            require(ports.access, caller, Privilege.BROWSE, chain)
+            # Numbers of entries can be guessed, so the error must not name a table.
+            require(ports.access, caller, Privilege.BROWSE, chain, hidden=lambda: _absent(id))
             is_visible = True
     if entry is None or not is_visible:
-        raise SecurableNotFound(f"transaction '{id}' does not exist", field="id", kind="transaction")
+        raise _absent(id)
     return entry
+
+
+def _absent(id: str) -> SecurableNotFound:
+    return SecurableNotFound(f"transaction '{id}' does not exist", field="id", kind="transaction")
 
 
 async def alter_transaction(ports: Ports, caller: Caller, id: str) -> None:

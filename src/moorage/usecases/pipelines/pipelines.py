@@ -68,7 +68,7 @@ async def _prepared(ports: Ports, caller: Caller, address: Address, args: dict[s
 
 async def prepare_run(ports: Ports, caller: Caller, address: Address, args: dict[str, Any]) -> Part:
     """The part that enqueues a run. It records the versions of the tables that the pipeline reads."""
-    pipeline = (await reach(ports, caller, address, Privilege.READ))[-1]
+    pipeline = (await reach(ports, caller, address, Privilege.START_JOBS))[-1]
     definition = definition_of(pipeline.doc)
     heads = await heads_of(ports, definition.source_tables)
     given = {"pipeline": list(address.path), "sources": heads, **args}

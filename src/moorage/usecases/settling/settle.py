@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from moorage import fresh
-from moorage.access.port import require
+from moorage.access.port import require, require_in_area
 from moorage.core.callers import Caller
 from moorage.core.entries import (
     AccessIs,
@@ -213,7 +213,7 @@ async def _require_location(ports: Ports, caller: Caller, change: Change) -> Non
     is_volume = isinstance(change, Create) and change.kind is Kind.VOLUME
     if is_volume and ports.access.allow(caller, Privilege.CHOOSE_VOLUME_LOCATION, area):
         return
-    require(ports.access, caller, Privilege.CHOOSE_LOCATION, area)
+    require_in_area(ports.access, caller, Privilege.CHOOSE_LOCATION, area)
 
 
 async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:

@@ -57,7 +57,7 @@ async def page_accesses(
     ports: Ports, caller: Caller, name: str, *, since_ms: int, token: str | None, limit: int
 ) -> AccessPage:
     """What a recipient read since a moment. A page has the lines of at most `limit` reports."""
-    found = (await reach(ports, caller, recipient(name), Privilege.MANAGE))[-1]
+    found = (await reach(ports, caller, recipient(name), Privilege.INSPECT))[-1]
     scope = f"{caller.id}/{found.id}/accesses"
     text = unseal(ports.page_secret, scope, token)
     after = int(text) if text else first_number(since_ms) - 1

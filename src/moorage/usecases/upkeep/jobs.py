@@ -37,7 +37,7 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 
 async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
     """Enqueue a job of a kind that callers may request. While such a job is open, return that one."""
-    require(ports.access, errand.caller, Privilege.FOLLOW, ())
+    require(ports.access, errand.caller, Privilege.START_JOBS, ())
     requestable = sorted(each.name for each in JOB_KINDS.values() if each.is_requestable)
     if kind not in requestable:
         raise InvalidInput(f"kind is one of {', '.join(requestable)}, not {kind!r}", field="kind")
