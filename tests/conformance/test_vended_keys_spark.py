@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from moorage.pipeline.ingest import Request, ingest
 from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess
 from tests.conformance.guarded_lakes import GuardedLake
@@ -38,4 +39,29 @@ def test_managed_tables_of_every_format(spark: SparkSession, minio: MinioServer,
         lake.grant("cities")
         attach_spark(spark, server, "vending_reader", token=lake.reader, **delegation)
         assert spark.table("vending_reader.sales.cities").count() == 1
+        assert not server.errors()
+
+
+def test_an_ingest_records_the_files_that_it_took_in_the_store(
+    spark: SparkSession, minio: MinioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So another machine continues it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = f"s3://{minio.new_bucket()}/lake/"
+    environment = {**minio.settings(root), "MOORAGE_MANAGED_LOCATION": f"{root}managed"}
+    source = tmp_path / "in"
+    source.mkdir()
+    with ServerProcess(tmp_path / "data", flags=["--auth", "on"], environment=environment) as server:
+        lake = GuardedLake(server)
+        request = Request(
+            source=str(source), table="lake.sales.taken", url=lake.url, token=lake.writer, table_format="lance"
+        )
+        taken = []
+        for name, rows in (("a.json", '{"id": 1}\n'), (".hidden", ""), ("b.json", '{"id": 2}\n{"id": 3}\n')):
+            (source / name).write_text(rows)
+            taken.append(ingest(spark, request).rows)
+        assert taken == [1, 0, 2]
+        assert not (tmp_path / "state").exists()
+        options = {"url": lake.url, "token": lake.writer}
+        assert spark.read.format("moorage").options(**options).load("lake.sales.taken").count() == 3
         assert not server.errors()

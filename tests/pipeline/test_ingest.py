@@ -7,9 +7,12 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -88,8 +91,7 @@ def test_a_batch_that_was_committed_before_a_kill_is_not_committed_again(
     request = Request(source=str(source), table=table, url=server.url, table_format=kind)
     put(source, "a.json", [{"id": 1}, {"id": 2}, "{broken\n"])
     ingest(spark, request)
-    for done in Path(server.data).glob(f"**/_ingest/{source_id(str(source))}/*.done"):
-        done.unlink()
+    forget_the_end(server, source)
     put(source, "b.json", [{"id": 3}])
     again = ingest(spark, request)
     assert sorted(row.id for row in table_of(spark, table, kind).collect()) == [1, 2, 3]
@@ -116,6 +118,143 @@ def test_an_upsert_keeps_the_newest_row_of_each_key(
     ingest(spark, request)
     rows = {row.id: row.name for row in table_of(spark, table, kind).collect()}
     assert rows == {1: "newest", 2: "two", 3: "three"}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_upsert_that_is_repeated_after_a_kill_leaves_what_others_have_changed_since(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path, kind: TableFormat
+) -> None:
+    first, second, table = tmp_path / "first", tmp_path / "second", f"{schema}.{kind}"
+    request = Request(
+        source=str(first),
+        table=table,
+        url=server.url,
+        table_format=kind,
+        mode="upsert",
+        key=("id",),
+        schema="id long, n long",
+    )
+    put(first, "a.json", [{"id": 1, "n": 1}, {"id": 2, "n": 1}])
+    ingest(spark, request)
+    forget_the_end(server, first)
+    put(second, "b.json", [{"id": 1, "n": 2}])
+    ingest(spark, replace(request, source=str(second)))
+    assert ingest(spark, request).batches == 1
+    assert {row.id: row.n for row in table_of(spark, table, kind).collect()} == {1: 2, 2: 1}
+
+
+def forget_the_end(server: ServerProcess, source: Path) -> None:
+    """As after a kill between the commit of a batch and the record that it is done."""
+    done = list(Path(server.data).glob(f"**/_ingest/{source_id(str(source))}/*.done"))
+    assert done
+    for file in done:
+        file.unlink()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_without_the_record_of_taken_files_no_file_counts_as_taken(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path, kind: TableFormat
+) -> None:
+    """The number of the next batch would be one that the table has, so it would ignore the rows."""
+    source, table = tmp_path / "in", f"{schema}.{kind}"
+    request = Request(source=str(source), table=table, url=server.url, table_format=kind, schema="id long")
+    put(source, "a.json", [{"id": 1}])
+    ingest(spark, request)
+    (record,) = Path(server.data).glob(f"**/_ingest/{source_id(str(source))}")
+    kept = record.rename(tmp_path / "kept")
+    put(source, "b.json", [{"id": 2}])
+    for _ in range(2):
+        with pytest.raises(IngestRefused, match="Restore that folder"):
+            ingest(spark, request)
+    shutil.rmtree(record)
+    kept.rename(record)
+    assert ingest(spark, request).rows == 1
+    assert sorted(row.id for row in table_of(spark, table, kind).collect()) == [1, 2]
+
+
+def test_a_process_that_is_killed_loses_no_row_and_repeats_none(
+    spark: SparkSession, server: ServerProcess, jars: Path, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.killed"
+    for at in range(20):
+        put(source, f"{at}.json", [{"id": 1_000 * at + row} for row in range(1_000)])
+    environment = {**os.environ, "MOORAGE_SPARK_JARS": str(jars)}
+    command = [*COMMAND, "ingest", str(source), table, "--url", server.url, "--format", "iceberg"]
+    command += ["--spark-master", "local[2]", "--spark-conf", "spark.driver.memory=1g"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 150
+        while not list(Path(server.data).glob(f"**/_ingest/{source_id(str(source))}/*.batch")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for each in below:
+            each.kill()
+        process.wait()
+    psutil.wait_procs(below, timeout=20)
+    again = ingest(spark, Request(source=str(source), table=table, url=server.url, table_format="iceberg"))
+    assert again.batches == 1
+    assert sorted(row.id for row in spark.table(table).collect()) == list(range(20_000))
+
+
+def test_a_field_that_a_struct_lacks_is_reported_with_its_path(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.nested"
+    request = Request(source=str(source), table=table, url=server.url)
+    put(source, "a.json", [{"id": 1, "at": {"x": 1}, "path": [{"y": 1}]}])
+    assert ingest(spark, request).unknown_fields == []
+    put(source, "b.json", [{"id": 2, "at": {"x": 1, "id": 2}, "path": [{"y": 1}, {"z": 1}], "x": 1}])
+    found = ingest(spark, request)
+    assert (found.rows, found.unknown_fields) == (1, ["at.id", "path.z", "x"])
+
+
+def test_lenient_json_is_taken_as_spark_takes_it(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.lenient"
+    request = Request(source=str(source), table=table, url=server.url, schema="id long")
+    put(source, "a.json", ["{'id': 1, 'flag': 'NO'}\n", '[{"id": 2}, {"id": 3}]\n'])
+    found = ingest(spark, request)
+    assert (found.rows, found.unknown_fields) == (3, ["flag"])
+
+
+def test_files_with_other_columns_are_all_read_by_name(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    """Spark alone takes the columns of all files from one of them."""
+    made: dict[str, list[Any]] = {
+        "csv": ["id,name\n1,Nellie\n", "flag,id\nNO,2\n"],
+        "avro": [{"id": 1, "name": "Nellie"}, {"flag": "NO", "id": 2}],
+    }
+    for kind, contents in made.items():
+        source, table = tmp_path / kind, f"{schema}.{kind}_named"
+        source.mkdir()
+        for at, content in enumerate(contents):
+            file = source / f"{at}.{kind}"
+            if isinstance(content, str):
+                file.write_text(content)
+            else:
+                types = {"id": "long"}
+                fields = [{"name": name, "type": types.get(name, "string")} for name in content]
+                with file.open("wb") as sink:
+                    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, [content])
+        request = Request(source=str(source), table=table, url=server.url, schema="id long, name string")
+        found = ingest(spark, request)
+        assert (found.rows, found.rejected, found.unknown_fields) == (2, 0, ["flag"])
+        whole = replace(request, table=f"{table}_whole", schema=None)
+        assert ingest(spark, whole).unknown_fields == []
+        rows = spark.read.format("moorage").load(whole.table).collect()
+        assert sorted((row.id, row.name, row.flag) for row in rows) == [(1, "Nellie", None), (2, None, "NO")]
+
+
+def test_text_has_a_row_for_each_line(spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path) -> None:
+    put(tmp_path / "in", "a.log", ["first\n", "second\n"])
+    assert ingest(spark, Request(source=str(tmp_path / "in"), table=f"{schema}.lines", url=server.url)).rows == 2
+    rows = spark.read.format("moorage").load(f"{schema}.lines").collect()
+    assert sorted(row.value for row in rows) == ["first", "second"]
 
 
 def test_csv_columns_are_matched_by_their_header(
@@ -148,7 +287,7 @@ def test_an_unreadable_parquet_file_is_set_aside_and_the_others_are_taken(
     (made,) = (tmp_path / "made").glob("*.parquet")
     made.rename(source / "good.parquet")
     (source / "bad.parquet").write_bytes(b"PAR1 this is not a Parquet file PAR1")
-    request = Request(source=str(source), table=table, url=server.url, schema="id long")
+    request = Request(source=str(source), table=table, url=server.url)
     done = ingest(spark, request)
     assert (done.rows, [Path(name).name for name in done.unreadable]) == (5, ["bad.parquet"])
     rejected = spark.read.format("moorage").load(f"{table}_rejected").collect()

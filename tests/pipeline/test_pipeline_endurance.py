@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli import sample, sample_pipeline
+from moorage.cli.pipeline import run as pipeline_command
 from moorage.client import Client
 from moorage.client.answers import Job
 from moorage.client.spark.settings import SparkSettings
@@ -83,6 +84,20 @@ def test_a_run_whose_process_was_killed_is_ended_in_the_spark_server(site: Site)
     site.client.jobs.cancel(failed.id)
     done = site.run()
     assert done.state is JobState.SUCCEEDED, done.error
+    require_rows(site, 80)
+
+
+def test_a_run_that_is_stopped_publishes_nothing_and_the_next_one_has_each_row_once(site: Site) -> None:
+    site.python(SLOW)
+    site.check()
+    fill(site, range(1))
+    assert site.run().state is JobState.SUCCEEDED
+    fill(site, range(1, 8))
+    command = ["stop", f"lake.{site.schema}.daily", "--url", site.client.url]
+    stopped = beside_the_run(site, lambda: pipeline_command(command))
+    assert stopped.state is JobState.CANCELLED
+    assert site.rows("gold") == [{"n": 10, "ids": 10}]
+    assert site.run().state is JobState.SUCCEEDED
     require_rows(site, 80)
 
 

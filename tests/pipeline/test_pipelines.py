@@ -169,6 +169,59 @@ def test_streams_fill_a_delta_table_and_a_lance_table_and_their_lineage_names_th
         assert [step.output.table.rsplit(".", 1)[1] for step in found.steps] == [name, "bronze"]
 
 
+def test_a_full_refresh_that_would_fill_a_sink_twice_is_refused(site: Site, server: ServerProcess) -> None:
+    site.python(SINKS.replace("{schema}", site.schema).replace("{url}", server.url))
+    site.check()
+    site.put("a.json", [{"id": 1, "x": 1.0, "y": 2.0}])
+    assert site.run().state is JobState.SUCCEEDED
+    refused = site.run(full_refresh_all=True)
+    assert refused.state is JobState.FAILED
+    assert "to the sink 'lake." in (refused.error or "")
+    assert len(site.rows("bronze")) == 1
+
+
+def test_streaming_tables_of_streaming_tables_are_computed_again_after_they_were_dropped(site: Site) -> None:
+    """Iceberg ends a stream of a table that was emptied, so a full refresh of them is refused."""
+    site.python("""
+        @dp.table
+        def bronze():
+            return spark.readStream.schema("id LONG, amount DOUBLE").json("{in}")
+
+        @dp.table
+        def silver():
+            return spark.readStream.table("bronze").filter("id > 0")
+    """)
+    site.check()
+    site.put("a.json", [{"id": 1, "amount": 1.0}])
+    assert site.run().state is JobState.SUCCEEDED
+    for what in ({"full_refresh_all": True}, {"full_refresh": ["bronze"]}):
+        refused = site.run(**what)
+        assert refused.state is JobState.FAILED
+        assert "is filled by a stream of it" in (refused.error or "")
+    for name in ("bronze", "silver"):
+        assert [row["id"] for row in site.rows(name)] == [1]
+        site.lake.drop_table(f"{site.schema}.{name}")
+    site.put("b.json", [{"id": 2, "amount": 1.0}])
+    done = site.run()
+    assert done.state is JobState.SUCCEEDED, done.error
+    for name in ("bronze", "silver"):
+        assert sorted(row["id"] for row in site.rows(name)) == [1, 2]
+
+
+def test_one_table_is_computed_from_scratch(site: Site) -> None:
+    site.python(SLOW)
+    site.check()
+    site.put("a.json", [{"id": 1, "amount": 1.0}])
+    assert site.run().state is JobState.SUCCEEDED
+    (site.folder / "in" / "a.json").write_text('{"id": 1, "amount": 1.0}\n{"id": 2, "amount": 1.0}\n')
+    assert site.run().state is JobState.SUCCEEDED
+    assert len(site.rows("bronze")) == 1  # a file is known by its name
+    again = site.run(full_refresh=[f"lake.{site.schema}.bronze"], refresh=[f"lake.{site.schema}.gold"])
+    assert again.state is JobState.SUCCEEDED, again.error
+    assert sorted(row["id"] for row in site.rows("bronze")) == [1, 2]
+    assert site.rows("gold") == [{"n": 2, "ids": 2}]
+
+
 CHECKED = """
     from moorage.client.expectations import define_checked
 

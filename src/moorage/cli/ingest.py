@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
             try:
                 while True:
                     summary = ingest(spark, request, progress)
-                    _report(summary, as_json=args.json)
+                    _report(summary, as_json=args.json, evolve=args.evolve)
                     if args.watch is None:
                         return 0
                     time.sleep(args.watch)
@@ -117,7 +117,7 @@ def _spooled(args: argparse.Namespace) -> str:
     return str(folder)
 
 
-def _report(summary: Summary, *, as_json: bool) -> None:
+def _report(summary: Summary, *, as_json: bool, evolve: bool) -> None:
     if as_json:
         print(msgspec.json.encode(summary).decode(), flush=True)
         return
@@ -130,6 +130,7 @@ def _report(summary: Summary, *, as_json: bool) -> None:
             f"with their reasons in {summary.rejected_table}"
         )
     if summary.unknown_fields:
-        print(f"not stored: fields without a column: {', '.join(summary.unknown_fields)}; add --evolve to store them")
+        remedy = "" if evolve else "; add --evolve to store them"
+        print(f"not stored: fields without a column: {', '.join(summary.unknown_fields)}{remedy}")
     if summary.changed_files:
         print(f"not read again: {summary.changed_files:,} files that changed after they were taken")

@@ -16,7 +16,7 @@ from moorage.pipeline.figures import figures
 from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.spark_facts import spark_facts
 from moorage.pipeline.statements import own_session, quoted, run_statement
-from moorage.pipeline.stream_marks import STREAM_MARK, Snapshot, snapshots_for_streams
+from moorage.pipeline.stream_marks import INGEST_MARK, STREAM_MARK, Snapshot, snapshots_for_streams
 from moorage.pipeline.warm_session import WarmSession
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class AttachedTable:
 
     def snapshots_for_streams(self) -> int:
         """How many snapshots, counted from the newest one, must stay so that streams find their last batch."""
-        mark = f"summary['{STREAM_MARK}']"
+        mark = f"coalesce(summary['{STREAM_MARK}'], summary['{INGEST_MARK}'])"
         rows = self.rows_of("snapshots", f"snapshot_id, parent_id, unix_millis(committed_at) AS at_ms, {mark} AS query")
         current = self.rows_of("refs WHERE name = 'main'", "snapshot_id")
         snapshots = {row["snapshot_id"]: Snapshot(row["parent_id"], row["at_ms"], row["query"]) for row in rows}

@@ -1,7 +1,7 @@
-"""The marks of Spark streams in the snapshots of Iceberg tables.
+"""The marks of Spark streams and ingests in the snapshots of Iceberg tables.
 
 A stream that repeats a batch after a crash looks for its last batch, from the newest snapshot back. If the snapshot
-with the mark has expired, or one between, it commits the batch a second time.
+with the mark has expired, or one between, it commits the batch a second time. An ingest is a stream of batches, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 STREAM_MARK: Final = "spark.sql.streaming.queryId"
 """In the summary of every snapshot that a stream has committed."""
+INGEST_MARK: Final = "moorage.app-id"
+"""The same for an ingest. In lower case, because Spark turns the names of write options into lower case."""
 _LIVE_MS: Final = 30 * 24 * 3600 * 1000
 """A stream that has committed nothing for so long, while another one has, counts as ended."""
 

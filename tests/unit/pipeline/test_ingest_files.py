@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from moorage.pipeline.ingest.files import BatchLog, SourceFile, _write_new, find_files, input_format_of, source_id
-from moorage.pipeline.ingest.parsing import _reason
+from moorage.pipeline.ingest.batches import BatchLog, LocalFolder
+from moorage.pipeline.ingest.files import SourceFile, find_files, input_format_of, source_id
+from moorage.pipeline.ingest.parsing import LineFinder, _reason, explain
 from moorage.pipeline.ingest.requests import IngestRefused
 from moorage.pipeline.ingest.run import _file_in
 
@@ -47,10 +49,10 @@ def test_names_of_several_formats_are_refused() -> None:
 
 
 def test_a_planned_batch_is_repeated_until_it_is_done(tmp_path: Path) -> None:
-    log, file = BatchLog(tmp_path / "log"), SourceFile("/in/a.json", 1, 1)
+    log, file = BatchLog(LocalFolder(tmp_path / "log")), SourceFile("/in/a.json", 1, 1)
     assert log.unfinished() is None
     batch = log.plan([file])
-    assert BatchLog(tmp_path / "log").unfinished() == batch
+    assert BatchLog(LocalFolder(tmp_path / "log")).unfinished() == batch
     assert log.taken() == {"/in/a.json": file}
     log.finish(batch)
     assert log.unfinished() is None
@@ -58,10 +60,20 @@ def test_a_planned_batch_is_repeated_until_it_is_done(tmp_path: Path) -> None:
 
 
 def test_two_runs_cannot_take_the_same_number(tmp_path: Path) -> None:
-    _write_new(tmp_path / "0000000000.batch", b"{}")
+    folder = LocalFolder(tmp_path)
+    folder.create("0000000000.batch", b"{}")
     with pytest.raises(FileExistsError):
-        _write_new(tmp_path / "0000000000.batch", b"{}")
+        folder.create("0000000000.batch", b"{}")
     assert [file.name for file in tmp_path.iterdir()] == ["0000000000.batch"]
+
+
+def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    """It would take the batch of the first one for one that a kill has left, and write its rows again."""
+    first, second = BatchLog(LocalFolder(tmp_path)), BatchLog(LocalFolder(tmp_path))
+    with first.held(), pytest.raises(IngestRefused, match="is running"), second.held():
+        pass
+    with second.held():
+        assert second.unfinished() is None
 
 
 @pytest.mark.parametrize(
@@ -88,3 +100,23 @@ def test_the_file_that_an_error_names_is_found(message: str) -> None:
 )
 def test_a_rejected_record_gets_its_reason(record: str, reason: str) -> None:
     assert reason in _reason("json", record, {"id": "bigint", "tags": "array<string>"})
+
+
+def test_a_rejected_record_gets_the_number_of_its_line(tmp_path: Path) -> None:
+    """Equal records have the lines in their order, also if they are more than one batch of Arrow has."""
+    file = tmp_path / "a.json"
+    file.write_text('{"id": 1}\n{broken\n{"id": 2}\n{broken\n[1]\r\n{broken\n')
+    batches = [
+        pa.RecordBatch.from_pydict({"file": [file.as_uri()] * len(records), "record": records})
+        for records in (["{broken", "{broken"], ["[1]", "{broken"])
+    ]
+    found = [row for batch in explain("json", {"id": "bigint"}, iter(batches)) for row in batch.to_pylist()]
+    assert [row["line"] for row in found] == [2, 4, 5, 6]
+
+
+def test_a_record_that_is_on_no_line_has_no_number_and_the_next_ones_have(tmp_path: Path) -> None:
+    first, second, lines = tmp_path / "a", tmp_path / "b", LineFinder()
+    for file in (first, second):
+        file.write_text("x\ny\nz\n")
+    asked = [(first, "x"), (first, "?"), (first, "y"), (second, "z"), (tmp_path / "none", "x"), (first, "z")]
+    assert [lines.find(str(file), text) for file, text in asked] == [1, None, 2, 3, None, 3]

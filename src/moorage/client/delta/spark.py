@@ -212,6 +212,11 @@ class _Target:
         )
 
 
+def create_table(options: DeltaOptions, schema: StructType) -> None:
+    """Create a table without rows. It needs no session of Spark."""
+    _Target(options, schema, overwrite=False).create()
+
+
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows with the column names of the table: Spark compares names without regard to case."""
     names = {name.lower(): name for name in schema.names}

@@ -1,9 +1,4 @@
-"""The files of a source, and which of them were taken.
-
-Batches are planned before they are run: the list of their files is written beside the table, under a number that no
-other run can take. A run that was killed leaves a planned batch, and the next run repeats exactly that one. The table
-itself knows the number of its last batch, so a batch that was committed before the kill adds nothing the second time.
-"""
+"""The files of a source."""
 
 from __future__ import annotations
 
@@ -32,7 +27,7 @@ _SUFFIXES: Final = {
     "log": "text",
     "text": "text",
 }
-_PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
+PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 _PATTERN: Final = frozenset("*?[")
 
 
@@ -40,19 +35,6 @@ class SourceFile(msgspec.Struct, frozen=True, order=True):
     path: str
     size: int
     modified_ms: int
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that become one version of the table."""
-
-    number: int
-    files: tuple[SourceFile, ...]
-    overwrite: bool = False
-
-
-class _Planned(msgspec.Struct, frozen=True, kw_only=True):
-    batch: Batch
-    is_done: bool
 
 
 def find_files(source: str) -> list[SourceFile]:
@@ -100,7 +82,7 @@ def input_format_of(files: Iterable[SourceFile], source: str) -> str:
 
 def _format_of(path: str) -> str | None:
     name = path.rsplit("/", 1)[-1].lower()
-    for suffix in _PACKED:
+    for suffix in PACKED:
         name = name.removesuffix(suffix)
     return _SUFFIXES.get(name.rsplit(".", 1)[-1]) if "." in name else None
 
@@ -124,54 +106,3 @@ def _folder_of(pattern: str) -> str:
 def _is_hidden(path: str, root: str) -> bool:
     below = path.removeprefix(root).strip("/").split("/")
     return any(part.startswith((".", "_")) for part in below) or path.endswith((".tmp", ".crc"))
-
-
-class BatchLog:
-    """The batches of one source and table, in a folder on local disk."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def taken(self) -> dict[str, SourceFile]:
-        """Every file of a planned batch, by its path."""
-        return {file.path: file for planned in self._all() for file in planned.batch.files}
-
-    def unfinished(self) -> Batch | None:
-        """The batch that a killed run has left."""
-        return next((planned.batch for planned in self._all() if not planned.is_done), None)
-
-    def plan(self, files: Iterable[SourceFile], *, overwrite: bool = False) -> Batch:
-        """Reserve the next number for these files. IngestRefused if another run takes it at the same time."""
-        numbers = [planned.batch.number for planned in self._all()]
-        batch = Batch(number=max(numbers, default=-1) + 1, files=tuple(files), overwrite=overwrite)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_new(self._folder / f"{batch.number:010}.batch", msgspec.json.encode(batch))
-        except FileExistsError:
-            raise IngestRefused("another ingest of the same source and table is running; wait until it ends") from None
-        return batch
-
-    def finish(self, batch: Batch) -> None:
-        (self._folder / f"{batch.number:010}.done").touch()
-
-    def _all(self) -> list[_Planned]:
-        if not self._folder.is_dir():
-            return []
-        planned = []
-        for file in sorted(self._folder.glob("*.batch")):
-            batch = msgspec.json.decode(file.read_bytes(), type=Batch)
-            planned.append(_Planned(batch=batch, is_done=file.with_suffix(".done").exists()))
-        return planned
-
-
-def _write_new(file: Path, data: bytes) -> None:
-    """Write a file under a name that must be free. It appears whole: a kill leaves no half of it."""
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    with part.open("wb") as sink:
-        sink.write(data)
-        sink.flush()
-        os.fsync(sink.fileno())
-    try:
-        os.link(part, file)
-    finally:
-        part.unlink()

@@ -6,16 +6,17 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
+from moorage.pipeline.ingest.avro_files import by_schema
 from moorage.pipeline.ingest.files import SourceFile, open_location
 from moorage.pipeline.ingest.requests import IngestRefused, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 RAW: Final = "__raw"
 """The record as text, if it does not fit the columns; else null."""
@@ -23,37 +24,59 @@ FILE: Final = "__file"
 BLOCK: Final = "__block"
 """Where in its file the part of the file begins that the record was read from."""
 _SAMPLE_BYTES: Final = 32 * 1024 * 1024
-_CHUNK_BYTES: Final = 8 * 1024 * 1024
-_FIELD_TASKS: Final = 64
-"""The most tasks that look for the fields of JSON files."""
+_LINE_FORMATS: Final = ("json", "csv", "text")
+_MOST_MISSED: Final = 3
+"""After so many records of a file that are on none of its lines, as in another encoding, the search ends."""
 
 
-def infer_schema(spark: SparkSession, files: Sequence[SourceFile], kind: str, request: Request) -> StructType:
-    """The columns of a new table, from the first 32 MB of the source."""
-    sample, size = [], 0
-    for file in files:
+def infer_schema(
+    spark: SparkSession, files: Sequence[SourceFile], kind: str, request: Request, *, whole: bool = False
+) -> StructType:
+    """The columns of a new table, from the first 32 MB of the source, or from the whole of it."""
+    from pyspark.sql.types import StructType
+
+    sample, size = list(files) if whole else [], 0
+    for file in () if whole else files:
         sample.append(file)
         size += file.size
         if size >= _SAMPLE_BYTES:
             break
-    paths = [file.path for file in sample]
     ratio = min(1.0, _SAMPLE_BYTES / max(size, 1))
+    found: dict[str, StructField] = {}
+    for schema in _inferred(spark, [file.path for file in sample], kind, request, ratio):
+        for field in schema.fields:
+            if not field.name.startswith("_corrupt_record"):
+                found.setdefault(field.name if kind == "json" else field.name.lower(), field)
+    if not found:
+        raise IngestRefused(f"the source '{request.source}' has no record from which columns could be inferred")
+    return StructType(list(found.values())).toNullable()
+
+
+def _inferred(spark: SparkSession, paths: list[str], kind: str, request: Request, ratio: float) -> Iterator[StructType]:
     match kind:
         case "json":
-            found = spark.read.option("samplingRatio", ratio).json(paths).schema
+            yield spark.read.option("samplingRatio", ratio).json(paths).schema
         case "csv":
-            reader = spark.read.option("header", request.header).option("sep", request.delimiter)
-            found = reader.options(inferSchema=True).option("samplingRatio", ratio).csv(paths).schema
+            # Spark takes the names of all files from the header of one.
+            for members in _by_header(paths, request).values():
+                reader = spark.read.option("header", request.header).option("sep", request.delimiter)
+                yield reader.options(inferSchema=True).option("samplingRatio", ratio).csv(members).schema
         case "text":
-            found = spark.read.text(paths).schema
+            yield spark.read.text(paths).schema
         case _:
-            found = spark.read.format(kind).load(paths).schema
-    names = [field.name for field in found.fields if not field.name.startswith("_corrupt_record")]
-    if not names:
-        raise IngestRefused(f"the source '{request.source}' has no record from which columns could be inferred")
-    from pyspark.sql.types import StructType
+            for members in _by_columns(paths, kind):
+                yield spark.read.format(kind).options(mergeSchema=True).load(members).schema
 
-    return StructType([found[name] for name in names]).toNullable()
+
+def _by_header(paths: list[str], request: Request) -> dict[tuple[str, ...], list[str]]:
+    """CSV files by the names in their headers. An empty file is left out, for it has no rows."""
+    if not request.header:
+        return {(): paths}
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in paths:
+        if header := _header(path, request.delimiter):
+            groups[header].append(path)
+    return groups
 
 
 class Records(NamedTuple):
@@ -68,7 +91,7 @@ class Records(NamedTuple):
 def read_records(
     spark: SparkSession, files: Sequence[SourceFile], kind: str, schema: StructType, request: Request
 ) -> Records:
-    """The records of the files. `json_fields` tells the fields of JSON files."""
+    """The records of the files. `unknown_json_fields` tells the fields of JSON files that have no column."""
     paths = [file.path for file in files]
     match kind:
         case "json":
@@ -97,11 +120,7 @@ def _csv(spark: SparkSession, paths: list[str], schema: StructType, request: Req
     """Files with the same header are read together, by the names in their header and not by position."""
     from pyspark.sql.types import StringType, StructType
 
-    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for path in paths:
-        header = _header(path, request.delimiter) if request.header else tuple(schema.names)
-        if header:  # an empty file has no rows
-            groups[header].append(path)
+    groups = _by_header(paths, request) if request.header else {tuple(schema.names): paths}
     known = {name.lower(): name for name in schema.names}
     frames = []
     for header, members in groups.items():
@@ -117,10 +136,14 @@ def _csv(spark: SparkSession, paths: list[str], schema: StructType, request: Req
         frames.append(rows.select(*chosen, RAW, *_place()))
     if not frames:
         return Records(_empty(spark, schema))
+    return Records(_union(frames), frozenset(name for header in groups for name in header))
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
-    return Records(whole, frozenset(name for header in groups for name in header))
+    return whole
 
 
 def _place() -> tuple[Column, Column]:
@@ -158,10 +181,22 @@ def _text(spark: SparkSession, paths: list[str], schema: StructType) -> Records:
 
 
 def _columnar(spark: SparkSession, paths: list[str], kind: str, schema: StructType) -> Records:
+    if not paths:
+        return Records(_empty(spark, schema))
+    groups = [spark.read.format(kind).options(mergeSchema=True).load(members) for members in _by_columns(paths, kind)]
+    fields = frozenset(name for rows in groups for name in rows.columns)
+    return Records(_union([_fitted(rows, schema) for rows in groups]), fields)
+
+
+def _by_columns(paths: list[str], kind: str) -> Iterable[list[str]]:
+    """Files whose columns Spark finds by itself."""
+    return by_schema(paths).values() if kind == "avro" else [paths]
+
+
+def _fitted(rows: DataFrame, schema: StructType) -> DataFrame:
     """Parquet and Avro know their types. A value that cannot be cast to the table's type rejects its row."""
     from pyspark.sql import functions as f
 
-    rows = spark.read.format(kind).options(mergeSchema=True).load(paths)
     present = {name.lower(): name for name in rows.columns}
     bad: Column = f.expr("false")
     chosen = []
@@ -174,7 +209,7 @@ def _columnar(spark: SparkSession, paths: list[str], kind: str, schema: StructTy
             column = cast.alias(field.name)
         chosen.append(column)
     raw = f.when(bad, f.to_json(f.struct(*[f.col(f"`{name}`") for name in rows.columns]))).alias(RAW)
-    return Records(rows.select(*chosen, raw, *_place()), frozenset(rows.columns))
+    return rows.select(*chosen, raw, *_place())
 
 
 def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -189,98 +224,61 @@ def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
     )
 
 
-# --- fields of JSON files ------------------------------------------------------------------------------------------
-
-
-def json_fields(spark: SparkSession, files: Sequence[SourceFile]) -> set[str]:
-    """The names of all fields in JSON files. Spark's reader leaves fields without a column out silently.
-
-    Arrow's parser finds them at a small part of the cost of Spark's. It opens the files by itself, so Spark's parser
-    replaces it where that fails: in a compression that it does not know, or without a key for the store.
-    """
-    paths = [file.path for file in files]
-    if not any(path.endswith(".snappy") for path in paths):
-        rows = spark.createDataFrame([(path,) for path in paths], "path string")
-        tasks = max(1, min(len(paths), _FIELD_TASKS))
-        with suppress(Exception):
-            found = rows.repartition(tasks).mapInArrow(_fields_of_batches, "name string").distinct().collect()
-            return {row["name"] for row in found}
-    return set(spark.read.json(paths).schema.names)
-
-
-def _fields_of_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """Runs in Spark's tasks, with some files each."""
-    import pyarrow as pa
-
-    for batch in batches:
-        names = {name for path in batch.column(0).to_pylist() for name in fields_of(path)}
-        yield pa.RecordBatch.from_pydict({"name": pa.array(sorted(names), pa.string())})
-
-
-def fields_of(path: str) -> set[str]:
-    """The names of the fields in a file with one JSON record per line."""
-    system, name = open_location(path)
-    names, left = set[str](), b""
-    with system.open_input_stream(name, compression="detect") as source:
-        while data := source.read(_CHUNK_BYTES):
-            whole, end, rest = (left + data).rpartition(b"\n")
-            left = rest
-            if end:
-                names |= _fields_in(whole)
-    return names | _fields_in(left)
-
-
-def _fields_in(lines: bytes) -> set[str]:
-    import pyarrow as pa
-    from pyarrow import json as arrow_json
-
-    if not lines.strip():
-        return set()
-    try:
-        options = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-        return set(arrow_json.read_json(pa.BufferReader(lines), read_options=options).column_names)
-    except pa.ArrowInvalid:  # one line is not JSON, or a field has values of several types
-        return {name for line in lines.splitlines() for name in _fields_of_line(line)}
-
-
-def _fields_of_line(line: bytes) -> Iterable[str]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return ()
-    return record if isinstance(record, dict) else ()
-
-
 # --- rejected records ----------------------------------------------------------------------------------------------
 
 
 def explain(kind: str, schema: dict[str, str], batches: Iterator[Any]) -> Iterator[Any]:
-    """Find the line and the reason of each rejected record. Runs in Spark's tasks, one group of files each."""
+    """Find the line and the reason of each rejected record. Runs in Spark's tasks; the records are in their order."""
     import pyarrow as pa
 
+    types = [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("record", pa.string())]
+    lines = LineFinder()
     for batch in batches:
-        lines: dict[str, dict[str, list[int]]] = {}
         rows = []
         for path, record in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            if path not in lines:
-                lines[path] = _lines_of(path)
-            found = lines[path].get(record)
-            line = found.pop(0) if found else None
+            line = lines.find(path, record) if kind in _LINE_FORMATS else None
             rows.append({"file": path, "line": line, "reason": _reason(kind, record, schema), "record": record})
-        types = [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("record", pa.string())]
         yield pa.RecordBatch.from_pylist(rows, pa.schema(types))
 
 
-def _lines_of(path: str) -> dict[str, list[int]]:
-    """The numbers of the lines with each text. A file that cannot be opened here has none."""
-    found: dict[str, list[int]] = defaultdict(list)
-    try:
-        with _opened(path) as source:
-            for number, line in enumerate(source, 1):
-                found[line.rstrip("\r\n")].append(number)
-    except OSError:
-        return {}
-    return found
+class LineFinder:
+    """Finds the numbers of lines by their text. It reads a file once, and holds one line of it in memory.
+
+    The lines of a file must be asked for in their order. One that does not exist costs a second pass.
+    """
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._lines: Generator[tuple[int, str]] | None = None
+        self._last = self._missed = 0
+
+    def find(self, path: str, text: str) -> int | None:
+        """The number of the next line with this text. None if there is none, or the file cannot be opened here."""
+        if path != self._path:
+            self._path, self._missed = path, 0
+            self._go_to(path, 0)
+        if self._lines is None or self._missed >= _MOST_MISSED:
+            return None
+        for number, line in self._lines:
+            if line == text:
+                self._last = number
+                return number
+        self._missed += 1
+        self._go_to(path, self._last)
+        return None
+
+    def _go_to(self, path: str, last: int) -> None:
+        if self._lines is not None:
+            self._lines.close()
+        self._lines, self._last = _numbered_lines(path, last), last
+
+
+def _numbered_lines(path: str, last: int) -> Generator[tuple[int, str]]:
+    """The lines after the last one that was found."""
+    with suppress(OSError), _opened(path) as source:
+        for number, line in enumerate(source, 1):
+            if number > last:
+                yield number, line.rstrip("\r\n")
 
 
 def _reason(kind: str, record: str, schema: dict[str, str]) -> str:

@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Table
+from moorage.client.delta.keys import is_in_object_store
 from moorage.client.delta.refusal import TableRefused, require_writable
 from moorage.client.delta.shadows import ShadowTable
 from moorage.client.delta.table import DeltaTable
 from moorage.client.delta.tables import DeltaTables, Transaction, split_name
+from moorage.pipeline.ingest.batches import BatchFolder, LocalFolder, StoreFolder
 from moorage.pipeline.ingest.requests import IngestRefused, Request
+from moorage.pipeline.stream_marks import INGEST_MARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from moorage.client.lance import Lake
+
+_SNAPSHOT_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
+"""The prefix of settings whose values Iceberg writes into the summary of a snapshot."""
 
 
 class Target(ABC):
@@ -44,16 +52,23 @@ class Target(ABC):
             raise IngestRefused(f"'{self.name}' is a {found.format} table; add --format {found.format}")
         return found
 
-    def state_folder(self, source_id: str) -> Path:
+    def batch_folder(self, source_id: str) -> BatchFolder:
         """Where the batches of a source are recorded: in the table's own folder, so that they live as long as it."""
         found = self.find()
-        location = "" if found is None else found.location or ""
+        if found is None or found.location is None:
+            raise IngestRefused(f"'{self.name}' was dropped while the ingest began; run it again")
+        location, id = found.location, found.id
+        if is_in_object_store(location):
+            return StoreFolder(f"{location.rstrip('/')}/_ingest/{source_id}", lambda: self._keys(id, location))
         parts = urlsplit(location)
         if parts.scheme not in ("", "file"):
             state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-            id = "new" if found is None else found.id
-            return Path(state) / "moorage" / "ingest" / id / source_id
-        return Path(unquote(parts.path)) / "_ingest" / source_id
+            return LocalFolder(Path(state) / "moorage" / "ingest" / id / source_id)
+        return LocalFolder(Path(unquote(parts.path)) / "_ingest" / source_id)
+
+    def _keys(self, table_id: str, location: str) -> dict[str, str]:
+        with DeltaTables(self.request.url, token=self.request.token) as tables:
+            return tables.storage_for(table_id, location)
 
     def version(self) -> str | None:
         """The newest version of the table."""
@@ -83,6 +98,10 @@ class Target(ABC):
             )
 
     @abstractmethod
+    def has_batch(self, app_id: str, number: int) -> bool:
+        """Whether the table has this batch, or a later one."""
+
+    @abstractmethod
     def columns(self) -> StructType: ...
 
     @abstractmethod
@@ -103,6 +122,15 @@ class Target(ABC):
 class SourceTarget(Target):
     """Delta and Lance tables, through `format("moorage")`; Delta's own writer where a table demands it."""
 
+    def has_batch(self, app_id: str, number: int) -> bool:
+        if self.request.table_format == "delta":
+            with self._tables() as tables:
+                last = tables.state(self.name, app_id=app_id, files=0).last_transaction
+            return last is not None and last >= number
+        from moorage.client.lance.marks import Mark, is_marked
+
+        return is_marked(self._lake(), split_name(self.name), Mark(app_id, number))
+
     def columns(self) -> StructType:
         if self.request.table_format == "delta":
             from moorage.client.delta.spark import schema_of
@@ -112,6 +140,17 @@ class SourceTarget(Target):
         return self.spark.read.format("moorage").options(**self._options()).load(self.name).schema
 
     def create(self, schema: StructType) -> None:
+        if self.request.table_format == "delta":  # without the processes that Spark starts for a Python data source
+            from moorage.client.delta.spark import DeltaOptions, create_table
+
+            request = self.request
+            create_table(
+                DeltaOptions(
+                    url=request.url, token=request.token, table=self.name, partition_by=self.request.partition_by
+                ),
+                schema,
+            )
+            return
         self._writer(self.spark.createDataFrame([], schema)).mode("append").save(self.name)
 
     def add_columns(self, schema: StructType) -> None:
@@ -145,7 +184,7 @@ class SourceTarget(Target):
 
     def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
         if self.request.table_format == "lance":
-            self._merge_into_lance(rows, key)
+            self._merge_into_lance(rows, key, app_id, number)
             return
         self._delta().upsert(rows, key, transaction=Transaction(app_id, number))
 
@@ -167,16 +206,27 @@ class SourceTarget(Target):
     def _tables(self) -> DeltaTables:
         return DeltaTables(self.request.url, token=self.request.token)
 
-    def _merge_into_lance(self, rows: DataFrame, key: tuple[str, ...]) -> None:
+    def _merge_into_lance(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
         import lance
 
+        from moorage.client.lance.marks import Mark, commit_with_mark
+
+        arrow, table = rows.toArrow(), list(split_name(self.name))
+        if not arrow.num_rows:
+            return
+
+        def merge(transaction: Any) -> None:
+            dataset = lance.dataset(namespace_client=transaction, table_id=table)
+            merge = dataset.merge_insert(list(key)).when_matched_update_all().when_not_matched_insert_all()
+            merge.execute(arrow.cast(dataset.schema))
+
+        commit_with_mark(self._lake(), table, Mark(app_id, number), merge, token=self.request.token)
+
+    def _lake(self) -> Lake:
         from moorage.client.lance import Lake
 
-        headers = {"authorization": f"Bearer {self.request.token}"} if self.request.token else None
-        lake = Lake(self.request.url, headers=headers)
-        dataset = lance.dataset(namespace_client=lake, table_id=list(split_name(self.name)))
-        merge = dataset.merge_insert(list(key)).when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(rows.toArrow().cast(dataset.schema))
+        token = self.request.token
+        return Lake(self.request.url, headers={"authorization": f"Bearer {token}"} if token else None)
 
     def _options(self) -> dict[str, str]:
         options = {"url": self.request.url, "tableFormat": self.request.table_format}
@@ -192,30 +242,41 @@ class SourceTarget(Target):
 class IcebergTarget(Target):
     """Iceberg tables, through Iceberg's connector. The number of a batch is in the summary of its snapshot.
 
-    It is needed until the batch is recorded as done, so the snapshot may expire later.
+    It is needed until the batch is recorded as done, so an expiry keeps the snapshot of the last batch.
     """
+
+    def has_batch(self, app_id: str, number: int) -> bool:
+        return self._snapshot_of(app_id, number) is not None
 
     def columns(self) -> StructType:
         return self.spark.table(self._quoted()).schema
 
     def version(self) -> str | None:
-        return self._snapshot("ref.name = 'main'", "JOIN {table}.refs ref ON ref.snapshot_id = s.snapshot_id")
+        current = self._metadata().get("current-snapshot-id")
+        return None if current in (None, -1) else str(current)
 
     def versions_of(self, app_id: str, number: int, before: str | None) -> tuple[str, ...]:
-        found = self._snapshot(self._marked(app_id, number)) or self.version()
+        found = self._snapshot_of(app_id, number) or self.version()
         return () if found is None or found == before else (found,)
 
-    def _snapshot(self, condition: str, join: str = "") -> str | None:
-        table = self._quoted()
-        query = f"SELECT s.snapshot_id FROM {table}.snapshots s {join.format(table=table)} WHERE {condition} LIMIT 1"  # noqa: S608
-        found = self.spark.sql(query).first()
-        return None if found is None else str(found[0])
+    def _snapshot_of(self, app_id: str, number: int) -> str | None:
+        """The snapshot with the mark of a batch."""
+        mark = self._mark(app_id, number).items()
+        snapshots = self._metadata().get("snapshots") or []
+        return next(
+            (str(each["snapshot-id"]) for each in snapshots if mark <= (each.get("summary") or {}).items()), None
+        )
+
+    def _metadata(self) -> dict[str, Any]:
+        with Client(self.request.url, token=self.request.token) as client:
+            return client.pipelines.iceberg_metadata(self.name) or {}
 
     def create(self, schema: StructType) -> None:
+        if not self.request.partition_by:  # no job, and no empty snapshot
+            self.spark.catalog.createTable(self._quoted(), source="iceberg", schema=schema)
+            return
         writer = self.spark.createDataFrame([], schema).writeTo(self._quoted()).using("iceberg")
-        if self.request.partition_by:
-            writer = writer.partitionedBy(*self.request.partition_by)
-        writer.create()
+        writer.partitionedBy(*self.request.partition_by).create()
 
     def add_columns(self, schema: StructType) -> None:
         known = {name.lower() for name in self.columns().names}
@@ -227,7 +288,7 @@ class IcebergTarget(Target):
     def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
         from pyspark.sql.functions import lit
 
-        if self._is_committed(app_id, number):
+        if self.has_batch(app_id, number):
             return
         writer = rows.writeTo(self._quoted())
         for key, value in self._mark(app_id, number).items():
@@ -238,24 +299,27 @@ class IcebergTarget(Target):
             writer.append()
 
     def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
+        # Repeated, it would replace what another writer has changed since.
+        if self.has_batch(app_id, number):
+            return
         view = f"ingest_{number}"
         rows.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
-        self.spark.sql(
-            f"MERGE INTO {self._quoted()} t USING {view} s ON {same} "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
-        self.spark.catalog.dropTempView(view)
-
-    def _is_committed(self, app_id: str, number: int) -> bool:
-        return self._snapshot(self._marked(app_id, number)) is not None
-
-    def _marked(self, app_id: str, number: int) -> str:
-        return " AND ".join(f"s.summary['{key}'] = '{value}'" for key, value in self._mark(app_id, number).items())
+        mark = {f"{_SNAPSHOT_PROPERTY}{name}": value for name, value in self._mark(app_id, number).items()}
+        for name, value in mark.items():
+            self.spark.conf.set(name, value)
+        try:
+            self.spark.sql(
+                f"MERGE INTO {self._quoted()} t USING {view} s ON {same} "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        finally:
+            for name in mark:
+                self.spark.conf.unset(name)
+            self.spark.catalog.dropTempView(view)
 
     def _mark(self, app_id: str, number: int) -> dict[str, str]:
-        # In lower case, because Spark turns the names of write options into lower case.
-        return {"moorage.app-id": app_id, "moorage.batch": str(number)}
+        return {INGEST_MARK: app_id, "moorage.batch": str(number)}
 
     def _quoted(self) -> str:
         return ".".join(f"`{part}`" for part in split_name(self.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -36,6 +37,8 @@ def pipeline_program(server: ConnectServer) -> Program:
         chosen = ("refresh", "full_refresh", "full_refresh_all")
         order: dict[str, Any] = {key: value for key, value in job.args.items() if key in chosen}
         order["conf"] = {"spark.wap.branch": branch}
+        require_empty_sinks(client, pipeline, before, order)
+        require_no_stream_of(pipeline, refreshed_tables(pipeline, order))
         order |= recompute_dropped(pipeline, before, order)
         try:
             outcome = run_project(
@@ -91,6 +94,47 @@ def recompute_dropped(pipeline: Pipeline, before: States, order: Mapping[str, An
         chosen = {*pipeline.tables, *pipeline.views}
     lost &= chosen
     return {"full_refresh": sorted(full | lost), "refresh": sorted(chosen - lost)}
+
+
+def require_empty_sinks(client: Client, pipeline: Pipeline, before: States, order: Mapping[str, Any]) -> None:
+    """A full refresh reads all sources again. Spark empties the tables of the project, but no sink."""
+    if not order.get("full_refresh_all"):
+        return
+    states = with_rows(client, before, pipeline.sinks)
+    filled = [sink for sink in pipeline.sinks if (state := states.get(sink)) is not None and state.rows]
+    if filled:
+        raise PermanentFailure(
+            f"a full refresh would append all rows to the sink '{filled[0]}' a second time; delete its rows or drop it "
+            "before, or name the tables to refresh"
+        )
+
+
+def refreshed_tables(pipeline: Pipeline, order: Mapping[str, Any]) -> set[str]:
+    """The streaming tables that Spark empties. A user may name one without its catalog and schema."""
+    named = set(order.get("full_refresh") or ())
+    return {
+        table
+        for table in pipeline.tables
+        if order.get("full_refresh_all") or table in named or table.rsplit(".", 1)[-1] in named
+    }
+
+
+def require_no_stream_of(pipeline: Pipeline, emptied: set[str]) -> None:
+    """Iceberg ends a stream that meets the snapshot in which all rows were deleted."""
+    reads = defaultdict[str, set[str]](set)
+    for flow in pipeline.flows:
+        reads[flow.target].update(flow.reads)
+    temporary = set(reads) - {*pipeline.tables, *pipeline.views, *pipeline.sinks}
+    for target in (*pipeline.tables, *pipeline.sinks):
+        left, found = set(reads[target]), set[str]()
+        while left:
+            found |= left
+            left = {read for view in left & temporary for read in reads[view]} - found
+        if hit := sorted(found & emptied):
+            raise PermanentFailure(
+                f"'{hit[0]}' cannot be emptied: '{target}' is filled by a stream of it, which would fail. Drop both "
+                "tables, and run the pipeline: it computes streaming tables that were dropped again"
+            )
 
 
 def session_of(job: Job, attempt: int) -> str:
