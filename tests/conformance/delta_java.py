@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -96,6 +96,30 @@ class JavaTable:
                 found += pq.read_table(write.folder_of(path))["id"].to_pylist()
         return sorted(found)
 
+    def integers(self, *names: str) -> tuple[int, list[tuple[int | None, ...]]]:
+        """The newest version, and these columns of its rows, without the rows that deletion vectors delete."""
+        snapshot, engine = self.snapshot(), self._clients.engine
+        fields = self._clients.list(*(snapshot.getSchema().get(name) for name in names))
+        scan = snapshot.getScanBuilder().withReadSchema(self._kernel.types.StructType(fields)).build()
+        state, batches = scan.getScanState(engine), scan.getScanFiles(engine)
+        found: list[tuple[int | None, ...]] = []
+        while batches.hasNext():
+            files = batches.next().getRows()
+            while files.hasNext():
+                found += self._integers_in(state, files.next())
+        return int(snapshot.getVersion()), found
+
+    def _integers_in(self, state: Java, file: Java) -> list[tuple[int | None, ...]]:
+        """The integers of one file of a scan."""
+        internal, engine = self._kernel.internal, self._clients.engine
+        status = self._clients.list(internal.InternalScanFileUtils.getAddFileStatus(file)).iterator()
+        to_iterator, none = internal.util.Utils.toCloseableIterator, self._clients.jvm.java.util.Optional.empty()
+        stored = internal.data.ScanStateRow.getPhysicalDataReadSchema(state)
+        read = engine.getParquetHandler().readParquetFiles(to_iterator(status), stored, none)
+        data = self._clients.list(*(each.getData() for each in _iterate(read)))
+        batches = self._kernel.Scan.transformPhysicalData(engine, state, file, to_iterator(data.iterator()))
+        return [_integers(row) for batch in _iterate(batches) for row in _iterate(batch.getRows())]
+
     def publish(self) -> None:
         """Copy every ratified commit to its final name."""
         self.snapshot().publish(self._clients.engine)
@@ -123,6 +147,17 @@ class JavaTable:
         named = self._clients.identifier(self.name)
         found = self._rest.getCommits(self.id, uri, named, self._clients.optional_long(first), none)
         return sorted(int(each.getVersion()) for each in found.getCommits()), int(found.getLatestTableVersion())
+
+
+def _iterate(iterator: Java) -> Iterator[Java]:
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _integers(row: Java) -> tuple[int | None, ...]:
+    types = [str(row.getSchema().at(at).getDataType()) for at in range(row.getSchema().length())]
+    get = {"long": row.getLong, "integer": row.getInt}
+    return tuple(None if row.isNullAt(at) else int(get[kind](at)) for at, kind in enumerate(types))
 
 
 STATIC = {"type": "static", "token": "any"}

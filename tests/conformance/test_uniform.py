@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess
+from tests.conformance.delta_java import JavaClients, JavaTable
 from tests.conformance.ducks import connection
 from tests.conformance.lakes import attach_spark, pyiceberg_of
 from tests.conformance.mirrors import Mirror
@@ -76,8 +78,9 @@ class Readers:
         chosen = None if version is None else snapshots[version]
         return rows_of(table.scan(snapshot_id=chosen, **how).to_arrow_batch_reader().read_all().to_pylist())
 
-    def duckdb(self) -> Rows:
-        return rows_of(self._duck.execute(f"SELECT * FROM lake.sea.{self.name}").to_arrow_table().to_pylist())
+    def duckdb(self, where: str = "true") -> Rows:
+        found = self._duck.execute(f"SELECT * FROM lake.sea.{self.name} WHERE {where}")
+        return rows_of(found.to_arrow_table().to_pylist())
 
     @cached_property
     def _duck(self) -> Any:
@@ -86,12 +89,13 @@ class Readers:
         db.execute(f"ATTACH 'lake' (TYPE iceberg, ENDPOINT '{self.server.url}/iceberg', AUTHORIZATION_TYPE 'none')")
         return db
 
-    def spark(self, spark: SparkSession, catalog: str) -> Rows:
-        return spark_rows(spark.table(f"{catalog}.sea.{self.name}"))
+    def spark(self, spark: SparkSession, catalog: str, where: str = "true", snapshot: int | None = None) -> Rows:
+        at = "" if snapshot is None else f"VERSION AS OF {snapshot}"
+        return rows_of(spark_rows(spark.sql(f"SELECT * FROM {catalog}.sea.{self.name} {at} WHERE {where}")))
 
 
-def spark_rows(frame: Any) -> Rows:
-    return rows_of([row.asDict(recursive=True) for row in frame.collect()])
+def spark_rows(frame: Any) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
 
 
 def delta_rows(folder: Path, version: int) -> Rows:
@@ -221,10 +225,34 @@ async def test_spark_shows_the_row_ids_of_delta(
         )
         iceberg = spark.sql("SELECT id, _row_id AS row, _last_updated_sequence_number AS version FROM rows.sea.t")
         assert sorted(map(tuple, iceberg.collect())) == sorted(map(tuple, delta.collect()))
+    # The first load converts the creation of the table and the first append together.
+    require_metadata_tables(spark, "rows.sea.t", rows=spark.table(walk.name).count(), last=walk.version())
+
+
+def require_metadata_tables(spark: SparkSession, table: str, *, rows: int, last: int) -> None:
+    """Require metadata tables that agree with each other and with the rows of a table with deletion vectors."""
+
+    def count(name: str, expression: str = "count(*)") -> int:
+        found = spark.sql(f"SELECT {expression} AS n FROM {table}.{name}").first()
+        assert found is not None
+        return int(found.n)
+
+    deleted = count("delete_files", "sum(record_count)")
+    assert deleted > 0
+    assert count("data_files", "sum(record_count)") - deleted == rows
+    assert count("position_deletes") == deleted
+    assert count("files") == count("data_files") + count("delete_files")
+    assert count("entries WHERE status < 2") == count("files")
+    assert count("manifests", "sum(added_data_files_count + existing_data_files_count)") == count("data_files")
+    assert count("snapshots") == count("history") in (last, last + 1)
+    assert count("refs") == 1
+    assert count("all_data_files", "count(DISTINCT file_path)") >= count("data_files")
+    assert count("metadata_log_entries", "max(latest_sequence_number)") == last
+    assert count("partitions", "sum(record_count)") == count("data_files", "sum(record_count)")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(600 + 10 * STEPS)
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("tracks_rows", [False, True], ids=["vectors", "row-tracking"])
 async def test_all_readers_agree_after_each_random_operation(
@@ -238,11 +266,35 @@ async def test_all_readers_agree_after_each_random_operation(
     readers = Readers(server)
     catalog = f"walk{int(tracks_rows)}"
     attach_spark(spark, server, catalog)
+    java = JavaClients(spark, server.url)
+    await mirror.follow()
+    assert readers.pyiceberg() == []  # converts the creation of the table too, so that it is a snapshot
     for step in range(STEPS // 2):
         operation = walk.step()
         version = await mirror.follow()
-        expected = spark_rows(spark.read.format("delta").load(str(folder)))
+        rows = spark_rows(spark.read.format("delta").load(str(folder)))
+        expected = rows_of(rows)
         context = f"seed {walk.seed}, step {step} ({operation}), version {version}, after {walk.done}"
         assert readers.pyiceberg() == expected, context
         assert readers.duckdb() == expected, context
         assert readers.spark(spark, catalog) == expected, context
+        delta, found = JavaTable(java, java.newer, "t", mirror.table.id, mirror.table.location).integers("id", "number")
+        assert (delta, Counter(found)) == (version, Counter((row["id"], row["number"]) for row in rows)), context
+        condition = walk.condition()
+        filtered, context = rows_of([row for row in rows if condition.allows(row)]), f"{condition.sql}, {context}"
+        assert readers.pyiceberg(row_filter=condition.row_filter) == filtered, context
+        assert readers.duckdb(condition.sql) == filtered, context
+        assert readers.spark(spark, catalog, condition.sql) == filtered, context
+    await require_history(spark, readers, catalog, walk)
+
+
+async def require_history(spark: SparkSession, readers: Readers, catalog: str, walk: SparkWalk) -> None:
+    """Require a snapshot for every version, and the rows of Delta in some of them."""
+    snapshots = readers.catalog.load_table(("sea", readers.name)).metadata.snapshots
+    ids = {snapshot.sequence_number: snapshot.snapshot_id for snapshot in snapshots}
+    last = walk.version()
+    assert list(ids) == list(range(max(0, last - 499), last + 1))
+    for version in walk.random.sample(list(ids), min(5, len(ids))):
+        delta = rows_of(spark_rows(spark.read.format("delta").option("versionAsOf", version).load(str(walk.folder))))
+        assert readers.pyiceberg(version) == delta, f"seed {walk.seed}, version {version}, after {walk.done}"
+        assert readers.spark(spark, catalog, snapshot=ids[version]) == delta, f"seed {walk.seed}, version {version}"

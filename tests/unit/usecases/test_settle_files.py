@@ -80,12 +80,13 @@ async def test_a_file_stays_only_if_its_entry_may_exist(answer: Any, stays: bool
     assert ("new" in disk.files) is stays
 
 
-async def test_if_one_file_cannot_be_written_none_stays_and_nothing_is_appended() -> None:
+@pytest.mark.parametrize("before", [1, 20])
+async def test_if_one_file_cannot_be_written_none_stays_and_nothing_is_appended(before: int) -> None:
     ledger = Script()
     ports, disk = at(ledger)
 
     async def prepare(_: Caller) -> list[Part]:
-        return [Part(files=(NewFile("r", path, b"x"),)) for path in ("one", "broken", "two")]
+        return [Part(files=(NewFile("r", path, b"x"),)) for path in (*map(str, range(before)), "broken", "two")]
 
     with pytest.raises(Unavailable, match="disk is full"):
         await settle(ports, errand(), prepare)
