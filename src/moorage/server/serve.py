@@ -19,9 +19,9 @@ from moorage.server.tls import Tls, TlsError
 
 _CONNECTIONS = 8192
 _CLOSING_SECONDS = 2.0
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0003
 """How long a thread that checks a large commit delays the event loop each time. Python's default of 5 ms is longer than
-most requests take."""
+most requests take, and a request waits several times."""
 
 
 class ListenError(Exception):

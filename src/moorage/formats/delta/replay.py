@@ -59,7 +59,7 @@ _SEPARATOR = "\0"
 
 
 _numbers = count()
-_SLICE = 250
+_SLICE = 50
 _ROWS = 2_000
 
 
