@@ -32,10 +32,9 @@ def test_every_request_of_a_real_spark_gets_the_same_response_as_from_unity(tmp_
 
 
 def engineer_of(server: ServerProcess) -> str:
-    """The token of a user who may create catalogs, and tables at locations of its choice."""
+    """The token of a user who may create catalogs with a storage root, and tables at locations of its choice."""
+    privileges = ["CREATE CATALOG", "CREATE MANAGED STORAGE", "CREATE EXTERNAL TABLE"]
     with Client(server.url, token=administrator_of(server)) as client:
         client.access.create("Users", "engineer@example.com")
-        client.access.change_grants(
-            "metastore", "main", "engineer@example.com", add=["CREATE CATALOG", "CREATE EXTERNAL TABLE"]
-        )
+        client.access.change_grants("metastore", "main", "engineer@example.com", add=privileges)
         return client.access.create_token("engineer@example.com").token or ""

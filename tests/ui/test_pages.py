@@ -99,6 +99,8 @@ def test_another_site_can_neither_frame_the_pages_nor_send_their_forms(
     log_in(page, server)
     page.goto(f"{issuer.url}/keys")
     page.set_content(f'<iframe src="{server.url}/login"></iframe>')
+    while not page.frames[1].url:  # the browser has not answered the request of the frame yet
+        page.wait_for_timeout(50)
     assert [frame.url for frame in page.frames[1:]] == ["chrome-error://chromewebdata/"]
     expect(page.frame_locator("iframe").get_by_label("Token")).to_have_count(0)
     for path in ("/login", "/tokens", "/logout"):

@@ -113,11 +113,14 @@ class ManagedTable:
     def commits(self) -> dict[int, list[Action]]:
         """All ratified commits, from their staged files and 0.json."""
         found = {0: read_actions(self.log / f"{0:020}.json")}
-        answer = self.http.get(
-            f"{UNITY}/delta/commits", params={"table_id": self.id, "table_uri": self.location, "start_version": 0}
-        )
-        for commit in answer.json().get("commits") or ():
-            found[commit["version"]] = read_actions(self.log / "_staged_commits" / commit["file_name"])
+        table, start = {"table_id": self.id, "table_uri": self.location}, 0
+        # A response has a limited number of commits.
+        while page := self.http.get(f"{UNITY}/delta/commits", params={**table, "start_version": start}).json()[
+            "commits"
+        ]:
+            for commit in page:
+                found[commit["version"]] = read_actions(self.log / "_staged_commits" / commit["file_name"])
+            start = max(commit["version"] for commit in page) + 1
         for file in self.log.glob("*.json"):
             found.setdefault(int(file.stem), read_actions(file))
         return dict(sorted(found.items()))

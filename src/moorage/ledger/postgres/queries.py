@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from moorage.core.securables import Shelf
 from moorage.ledger import rows
 
 
@@ -44,6 +45,12 @@ select {rows.securable_columns("up")}, {rows.head_columns("h", "p")}, e.seq, e.a
 from {rows.LAST_ENTRY} e left join up on true
 {_join_one("head", "h", "h.table_id = up.id and h.ref = 'main'")}
 {_join_one("published", "p", "p.table_id = up.id and p.ref = h.ref")}"""
+
+
+@cache
+def ids_on_sql(shelf: Shelf) -> str:
+    """The shelf is part of the statement, because the indexes are for one shelf each."""
+    return f"select id from securable where shelf = '{shelf}' and dropped_at is null and id > $1 order by id limit $2"
 
 
 @cache
@@ -140,9 +147,6 @@ delete from report where (table_id, kind, version) in (
     select table_id, kind, version from report where table_id = $1 and kind = $2 and version < $3 limit $4)
 returning version"""
 # Not `dropped_at is null`: the planner would choose the index of names for it and read all of it.
-IDS_ON: Final = """
-select id from securable where shelf = $1 and id > $2 and dropped_at is null order by id limit $3"""
-
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
 (select {rows.securable_columns("s")}, s.purge_at as due_ms from securable s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from moorage.core.securables import Shelf
 from moorage.ledger import rows
 
 WIDTH = len(rows.SECURABLE_COLUMNS)
@@ -24,7 +25,6 @@ select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at
 from securable s cross join {rows.LAST_ENTRY} e
 left join head h on h.table_id = s.id and h.ref = 'main'
 left join published p on p.table_id = s.id and p.ref = h.ref"""
-IDS_ON = "select id from securable where shelf = ? and id > ? and dropped_at is null order by id limit ?"
 STAGED = """
 select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.source, v.size, v.digest
 from staged s join version v using (table_id, ref, version)
@@ -38,6 +38,12 @@ select {rows.securable_columns("s")}, expires_at from securable s
 where expires_at <= ?1 and (expires_at, id) > (?2, ?3) and dropped_at is null
 order by due_ms, id limit ?4"""
 JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id"
+
+
+@cache
+def ids_on_sql(shelf: Shelf) -> str:
+    """The shelf is part of the statement, because the indexes are for one shelf each."""
+    return f"select id from securable where shelf = '{shelf}' and dropped_at is null and id > ? order by id limit ?"
 
 
 @cache

@@ -197,7 +197,7 @@ class SqliteLedger:
         return listing
 
     async def ids_on(self, shelf: Shelf, *, after: str = "", limit: int = 100) -> tuple[SecurableId, ...]:
-        return tuple([SecurableId(id) for (id,) in self._rows(queries.IDS_ON, shelf.value, after, limit)])
+        return tuple([SecurableId(id) for (id,) in self._rows(queries.ids_on_sql(shelf), after, limit)])
 
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
