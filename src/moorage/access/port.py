@@ -90,4 +90,4 @@ def require_in_area(access: Access, caller: Caller, privilege: Privilege, area: 
 
 def _does(privilege: Privilege, chain: Sequence[Securable]) -> str:
     what = f"{chain[-1].kind} '{chain[-1].name}'" if chain else "the metastore"
-    return f"{privilege} in {what}" if privilege.startswith("create") else f"{privilege} {what}"
+    return f"{privilege} in {what}" if privilege.startswith(("create", "store", "choose")) else f"{privilege} {what}"
