@@ -99,6 +99,8 @@ def main() -> int:
         _postgres(folder)
         show("Listing 100 names", asyncio.run(listing_rows(folder / "names")))
         show("10,000 principals, 1,000 groups and 100,000 grants, 16 callers", access_rows(folder / "access"))
+        with PostgresServer.create() as postgres:
+            show("The same on PostgreSQL: the server + its database", access_rows(folder / "access-pg", postgres))
         show("Managed Delta tables over HTTP", delta_rows(folder / "managed"))
         show("Iceberg tables over HTTP", iceberg_rows(folder / "iceberg"))
         show("Iceberg: from 5,000 tables to 100,000 (about two minutes)", flat_rows(folder / "crowd"))

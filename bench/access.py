@@ -1,28 +1,27 @@
-"""What authentication and grants cost: the same requests of the same catalog, with authentication on and off."""
+"""What authentication and grants cost: the same requests of equal catalogs, with authentication on and off."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import httpx
 
 from bench.load import Load, Server, serving
 from bench.report import Row
-from moorage import fresh
-from moorage.core.entries import Change
-from moorage.core.principals import Principal, TokenDetails, doc_of
-from moorage.core.securables import Kind
-from moorage.core.tokens import digest_of, new_token
-from moorage.ledger.sqlite import SqliteLedger
+from moorage.server.compose import open_ledger
+from moorage.server.settings import Settings
 from moorage.testing import builders as make
+from moorage.testing.crowd import add_grants, add_principals
+from moorage.testing.postgres import PostgresServer
 from moorage.usecases.identity.administrator import ensure_administrator
 
-_USERS, _GROUPS, _TABLES, _HOLDERS = 10_000, 1_000, 100, 1_000
+_TABLES = 100
 _CALLERS = 16
-_ROUNDS = 3
-_SLICE = 900
+_ROUNDS = 9
 _NAMESPACE = "/iceberg/v1/bench/namespaces"
 _SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}
 _LIST = "/api/2.1/unity-catalog/tables?catalog_name=bench&schema_name=sea&max_results=100"
@@ -60,19 +59,21 @@ class Costs(NamedTuple):
     list_half: float
 
 
-def access_rows(folder: Path) -> list[Row]:
+def access_rows(folder: Path, postgres: PostgresServer | None = None) -> list[Row]:
+    """Two servers, without and with authentication, which are measured in turns: so both meet the same machine."""
     folder.mkdir()
-    data = folder / "data"
-    with serving(data) as server:
-        _create_tables(server.url)
-        _fill_logs(server, folder)
-    tokens = asyncio.run(_fill(data))
+    settings = {auth: _settings(folder / auth, postgres) for auth in ("off", "on")}
+    tokens = {auth: _prepare(each, postgres) for auth, each in settings.items()}
     runs: dict[str, list[Costs]] = {"off": [], "on": []}
-    for _ in range(_ROUNDS):
-        for auth, costs in runs.items():
-            with serving(data, "--auth", auth) as server:
-                costs.append(_measure(server, folder, tokens))
-    off, on = (Costs(*map(min, zip(*costs, strict=True))) for costs in runs.values())
+    with ExitStack() as stack:
+        servers = {
+            auth: stack.enter_context(_serving(each, postgres, "--auth", auth)) for auth, each in settings.items()
+        }
+        for number in range(_ROUNDS + 1):
+            for auth in sorted(servers, reverse=bool(number % 2)):
+                runs[auth].append(_measure(servers[auth], folder, tokens[auth]))
+    # The first round fills the caches.
+    off, on = (Costs(*map(median, zip(*costs[1:], strict=True))) for costs in (runs["off"], runs["on"]))
     read, commit, half = on.read / off.read, on.commit / off.commit, on.list_half / on.list
     return [
         Row("read, without authentication", f"{off.read:6.0f} µs"),
@@ -82,6 +83,24 @@ def access_rows(folder: Path) -> list[Row]:
         Row("list of 100 tables, all visible", f"{on.list:6.0f} µs"),
         Row("list of 100 tables, half visible", f"{on.list_half:6.0f} µs  {half:.2f} ×", "≤ 2 ×", half <= 2),
     ]
+
+
+def _settings(data: Path, postgres: PostgresServer | None) -> Settings:
+    return Settings(data=data, database=None if postgres is None else postgres.new_database(f"access_{data.name}"))
+
+
+def _serving(settings: Settings, postgres: PostgresServer | None, *arguments: str) -> AbstractContextManager[Server]:
+    database = () if settings.database is None else ("--database", settings.database)
+    beside = None if postgres is None else postgres.pid
+    return serving(settings.data, *database, *arguments, beside=beside)
+
+
+def _prepare(settings: Settings, postgres: PostgresServer | None) -> Tokens:
+    settings.data.mkdir()
+    with _serving(settings, postgres) as server:
+        _create_tables(server.url)
+        _fill_logs(server, settings.data)
+    return asyncio.run(_fill(settings))
 
 
 def _create_tables(url: str) -> None:
@@ -107,35 +126,12 @@ def _fill_logs(server: Server, folder: Path) -> None:
             return
 
 
-async def _fill(data: Path) -> Tokens:
+async def _fill(settings: Settings) -> Tokens:
     """10,000 users in 1,000 nested groups, and 1,000 of them with grants on each of 100 tables."""
-    ledger = await SqliteLedger.open(data)
-    groups = [
-        make.create(Kind.GROUP, ledger.root, f"g{n}", doc=doc_of(Principal(groups=(f"g{n // 2}",) if n else ())))
-        for n in range(_GROUPS)
-    ]
-    users = [
-        make.create(Kind.USER, ledger.root, f"u{n}", doc=doc_of(Principal(groups=(f"g{n % _GROUPS}",))))
-        for n in range(_USERS)
-    ]
-    created: list[Change] = [*groups, *users]
-    tokens = []
-    for user in (users[777], users[4777]):
-        id = fresh.securable_id()
-        tokens.append(new_token(id, fresh.secret()))
-        created.append(
-            make.create(Kind.TOKEN, user.id, id, id=id, doc=doc_of(TokenDetails(digest=digest_of(tokens[-1]))))
-        )
-    for start in range(0, len(created), _SLICE):
-        await make.add(ledger, *created[start : start + _SLICE])
-    namespace = (await ledger.walk(make.path_to("bench", "sea"))).chain
-    everyone = {"account users": ["USE CATALOG", "USE SCHEMA"]}
-    await make.add(ledger, make.set_grants(namespace[0].id, **everyone))
-    for number in range(_TABLES):
-        table = (await ledger.walk(make.path_to("bench", "sea", f"t{number}"))).chain[-1]
-        holders = {f"u{n}": ["SELECT", "MODIFY"] for n in range(_HOLDERS)}
-        half = {"u4777": ["SELECT"]} if number % 2 else {}
-        await make.add(ledger, make.set_grants(table.id, **holders, **half))
+    ledger = await open_ledger(settings)
+    tokens = await add_principals(ledger, [777, 4777])
+    tables = [(await ledger.walk(make.path_to("bench", "sea", f"t{n}"))).chain for n in range(_TABLES)]
+    await add_grants(ledger, tables[0][0].id, [table[-1].id for table in tables])
     await ensure_administrator(ledger)  # otherwise the server would print a token
     await ledger.close()
     return Tokens(*tokens)
@@ -145,7 +141,7 @@ def _measure(server: Server, folder: Path, tokens: Tokens) -> Costs:
     def run(path: str, token: str, script: str = "") -> Load:
         file = folder / "script.lua"
         file.write_text(f'wrk.headers["Authorization"] = "Bearer {token}"\n{script}', encoding="ascii")
-        load = server.run(_CALLERS, path, script=file, seconds=3)
+        load = server.run(_CALLERS, path, script=file, seconds=1)
         if load.failed:
             raise RuntimeError(f"{load.failed} requests to {path or 'commit'} failed")
         return load

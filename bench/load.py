@@ -91,11 +91,12 @@ def running(
     beside: int | None = None,
     ready: str = "/readyz",
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Server]:
-    """Starts a server, and yields it when the path `ready` returns 200."""
+    """Starts a server in a folder, and yields it when the path `ready` returns 200."""
     url = f"http://127.0.0.1:{port}"
     started = time.monotonic()
-    process = subprocess.Popen(command, env={**os.environ, **(environment or {})})
+    process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, cwd=folder)
     try:
         while not _answers(url + ready):
             if process.poll() is not None:

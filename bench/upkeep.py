@@ -1,33 +1,39 @@
-"""Upkeep on Spark: compaction compared with the same statement by hand, the start of jobs, and the cost of an offer."""
+"""Upkeep on Spark: compaction compared with the same statement by hand, the start of jobs, and what offers cost."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import httpx
+import psutil
 import pyarrow as pa
 
 from bench.report import Row, show
+from bench.small_requests import PATH, latencies
 from moorage.client import Client
-from moorage.client.answers import Job
+from moorage.client.answers import Job, Lease
 from moorage.client.delta import DeltaTables
 from moorage.client.delta.data_files import write_files
 from moorage.client.spark import SparkSettings, start_session
+from moorage.core.rewrites import Shadow
 from moorage.pipeline.delta_upkeep import optimise
 from moorage.pipeline.program import Program
 from moorage.pipeline.programs import PROGRAMS, spark_programs
 from moorage.pipeline.warm_session import WarmSession
 from moorage.pipeline.worker import Worker
+from moorage.testing import delta_writer as write
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
 
@@ -35,6 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, WARM_UP_FILES, ICEBERG_FILES = 5_000, 100, 300
+OFFERS = 10
+COMMITTED_FILES = (5_000, 50_000)
+_BUSY = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
 _ROWS = 20
 _SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("size", pa.float64())])
 _FIELDS = {
@@ -201,52 +210,89 @@ def _start_rows(bench: _Bench) -> list[Row]:
 
 
 def _offer_rows(bench: _Bench) -> list[Row]:
-    name = bench.managed(bench.write_data(FILES))
+    """Several offers, because there are few requests during one. The shadow before it starts the process for it."""
+    adds = bench.write_data(FILES)
+    alone_ms = latencies(bench.server.url, lambda: time.sleep(3))
+    beside_ms = latencies(bench.server.url, _compute)
+    cpu_ms, during_ms = list[float](), list[float]()
+    for _ in range(OFFERS):
+        lease, shadow = _rewritten(bench, bench.managed(adds))
+        worker = bench.client.for_job(lease)
+        before_s = _cpu_seconds(bench.server)
+        found = latencies(bench.server.url, partial(worker.rewrites.offer, lease.job.subject or "", shadow))
+        taken_ms = 1000 * (_cpu_seconds(bench.server) - before_s)
+        cpu_ms.append(taken_ms - len(found) * _request_cpu_ms(bench.server))
+        during_ms += found
+        bench.client.jobs.succeed(lease.job.id, lease.fence, {})
+    most, alone, during = max(cpu_ms), _p99(alone_ms), _p99(during_ms)
+    return [
+        Row(f"CPU of an offer of {FILES:,} removes, the most", f"{most:.0f} ms", "≤ 300 ms", most <= 300),
+        Row(f"p99 of other requests without them, of {len(alone_ms)}", f"{alone:.2f} ms"),
+        Row("the same beside a process that only computes", f"{_p99(beside_ms):.2f} ms"),
+        Row(
+            f"p99 of other requests during them, of {len(during_ms)}", f"{during:.2f} ms", "≤ 2 ×", during <= 2 * alone
+        ),
+    ]
+
+
+def _compute() -> None:
+    """Use a core for three seconds, without a request: the delay that another busy process causes."""
+    subprocess.run([sys.executable, "-c", _BUSY], check=True)
+
+
+def _rewritten(bench: _Bench, name: str) -> tuple[Lease, Shadow]:
+    """A compaction that has only to be offered."""
     bench.client.namespaces.create_job("lake", ["sea"], name, "compact")
     lease = bench.client.jobs.take("bench", ["compact"])
     if lease is None:
         raise RuntimeError("the compaction was not leased")
-    worker = bench.client.for_job(lease)
-    shadow = worker.rewrites.next_shadow(lease.job.subject or "").shadow
+    shadow = bench.client.for_job(lease).rewrites.next_shadow(lease.job.subject or "").shadow
     if shadow is None:
         raise RuntimeError("the table has no small files")
     optimise(_Session(bench.spark), shadow, lease.job, lambda _: None)
-    alone_ms = _latencies(bench.server.url, lambda: time.sleep(3))
-    cpu_s = bench.server.cpu_seconds()
-    during_ms = _latencies(bench.server.url, lambda: worker.rewrites.offer(lease.job.subject or "", shadow))
-    cpu_ms = 1000 * (bench.server.cpu_seconds() - cpu_s) - len(during_ms) * _request_cpu_ms(bench.server)
-    bench.client.jobs.succeed(lease.job.id, lease.fence, {})
-    alone, during = _p99(alone_ms), _p99(during_ms)
-    return [
-        Row(f"CPU of the server, offer of {shadow.files:,} removes", f"{cpu_ms:.0f} ms", "≤ 300 ms", cpu_ms <= 300),
-        Row("p99 of other requests without it", f"{alone:.2f} ms"),
-        Row("p99 of other requests during it", f"{during:.2f} ms", "≤ 2 ×", during <= 2 * alone),
-    ]
+    return lease, shadow
 
 
-_PATH = "/api/moorage/v1/catalogs/lake"
+def _commit_rows(bench: _Bench) -> list[Row]:
+    """Commits with very many actions, staged before the clock starts."""
+    _staged_commit(bench, COMMITTED_FILES[0])()
+    time.sleep(3)  # the server looks at the health of its first table, for which it loads Arrow
+    alone_ms = latencies(bench.server.url, lambda: time.sleep(3))
+    alone = _p99(alone_ms)
+    rows = [Row(f"p99 of other requests without a commit, of {len(alone_ms)}", f"{alone:.2f} ms")]
+    for actions in COMMITTED_FILES:
+        during_ms = list[float]()
+        for _ in range(OFFERS):
+            during_ms += latencies(bench.server.url, _staged_commit(bench, actions))
+        during = _p99(during_ms)
+        what = f"p99 during commits of {actions:,} files, of {len(during_ms)}"
+        rows.append(Row(what, f"{during:.2f} ms", "≤ 2 ×", during <= 2 * alone))
+    return rows
 
 
-def _latencies(url: str, work: Callable[[], object]) -> list[float]:
-    """The milliseconds of small requests, one after the other, while some work runs."""
-    done, found = threading.Event(), list[float]()
+def _staged_commit(bench: _Bench, actions: int) -> Callable[[], object]:
+    """A new table, and a commit of so many files to it that has only to be sent."""
+    with DeltaTables(bench.server.url) as tables:
+        new = tables.stage(f"lake.sea.t{uuid4().hex}")
+        tables.create(new, _FIELDS)
+    stats = json.dumps(
+        {"numRecords": _ROWS, "minValues": {"id": 0, "city": "c0"}, "maxValues": {"id": 19, "city": "c6"}}
+    )
+    files = [write.add(f"part-{uuid4()}.zstd.parquet", size=1000, stats=stats) for _ in range(actions)]
+    info = write.stage(write.folder_of(new.location), 1, time.time_ns() // 1_000_000 + 1, *files)
+    body = {"table_id": new.table_id, "table_uri": new.location, "commit_info": info}
 
-    def ask() -> None:
-        with httpx.Client(base_url=url, trust_env=False) as http:
-            while not done.is_set():
-                before = time.perf_counter()
-                http.get(_PATH).raise_for_status()
-                found.append(1000 * (time.perf_counter() - before))
-                time.sleep(0.001)
+    def send() -> None:
+        path = "/api/2.1/unity-catalog/delta/commit"
+        httpx.post(bench.server.url + path, json=body, timeout=60, trust_env=False).raise_for_status()
 
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        work()
-    finally:
-        done.set()
-        thread.join()
-    return found
+    return send
+
+
+def _cpu_seconds(server: ServerProcess) -> float:
+    """The CPU time of the server and its processes so far."""
+    own = psutil.Process(server.pid)
+    return sum(sum(each.cpu_times()[:2]) for each in (own, *own.children(recursive=True)))
 
 
 def _request_cpu_ms(server: ServerProcess) -> float:
@@ -254,7 +300,7 @@ def _request_cpu_ms(server: ServerProcess) -> float:
     with httpx.Client(base_url=server.url, trust_env=False) as http:
         before = server.cpu_seconds()
         for _ in range(500):
-            http.get(_PATH).raise_for_status()
+            http.get(PATH).raise_for_status()
         return 1000 * (server.cpu_seconds() - before) / 500
 
 
@@ -291,7 +337,13 @@ def _iceberg_rows(bench: _Bench) -> list[Row]:
         )
 
 
-PARTS = {"start": _start_rows, "delta": _delta_rows, "offer": _offer_rows, "iceberg": _iceberg_rows}
+PARTS = {
+    "start": _start_rows,
+    "delta": _delta_rows,
+    "offer": _offer_rows,
+    "commit": _commit_rows,
+    "iceberg": _iceberg_rows,
+}
 
 
 def upkeep_rows(folder: Path, parts: Iterable[str] = tuple(PARTS)) -> list[Row]:

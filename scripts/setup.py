@@ -195,9 +195,17 @@ def iceberg_kit() -> None:
 
 
 def spark_jars() -> None:
-    """Fetches Delta's and Iceberg's jars for Spark into .tools/spark-jars."""
-    pom, jars = ROOT / "tests" / "conformance" / "spark" / "pom.xml", TOOLS / "spark-jars"
-    fetch_jars(pom, jars, "Fetching Delta's and Iceberg's jars for Spark")
+    """Copies the jars that Moorage pins for Spark into .tools/spark-jars: the tests run what users run."""
+    jars = TOOLS / "spark-jars"
+    stamp = Stamp(jars.with_suffix(".stamp"), ROOT / "src" / "moorage" / "client" / "spark" / "jars.py")
+    if stamp.is_current() and jars.is_dir():
+        return
+    java()
+    say("Fetching Delta's, Iceberg's and Hadoop's jars for Spark (about a minute)")
+    shutil.rmtree(jars, ignore_errors=True)
+    copy = "shutil.copytree(fetch_jars()[0].parent, sys.argv[1])"
+    run(VENV_PYTHON, "-c", f"import shutil, sys; from moorage.client.spark import fetch_jars; {copy}", jars)
+    stamp.leave()
 
 
 def peer_jars() -> None:

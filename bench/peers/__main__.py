@@ -18,12 +18,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--plots", action="store_true", help="also print the ratios as charts for docs/speed.md")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--only", choices=("iceberg", "lance"), help="compare with only one of the two")
-    only.add_argument("--unity", metavar="URL", help="compare with a running Unity Catalog instead")
-    parser.add_argument("--unity-pid", type=int, metavar="PID", help="its process id, to measure its CPU time")
-    given = parser.parse_args()
-    if (given.unity is None) != (given.unity_pid is None):
-        parser.error("--unity and --unity-pid must be given together")
-    return given
+    only.add_argument(
+        "--unity", type=Path, metavar="FILE", help="compare with Unity Catalog instead; FILE has its class path"
+    )
+    return parser.parse_args()
 
 
 def main() -> int:
@@ -38,7 +36,7 @@ def main() -> int:
 
 def _comparisons(given: argparse.Namespace, folder: Path) -> Iterator[Comparison]:
     if given.unity:
-        yield unity.compare(folder, given.unity, given.unity_pid, given.turns)
+        yield from unity.compare(folder, given.unity, given.turns)
         return
     if given.only != "lance":
         yield from iceberg.compare(folder / "iceberg", given.turns)

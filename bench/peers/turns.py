@@ -109,7 +109,7 @@ def show(found: Comparison) -> None:
     pairs = zip(found.ours, found.theirs, strict=True)
     lines = [
         head,
-        *(_cells(mine, other, found.cpu.get(mine.what), found.rates.get(mine.what)) for mine, other in pairs),
+        *(_cells(mine, other, _target(found.cpu, mine), _target(found.rates, mine)) for mine, other in pairs),
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     print(f"\n{found.title}")
@@ -134,9 +134,18 @@ def plot(found: Comparison) -> None:
         print(f"    bar {ratios}\n```")
 
 
+def _label(cost: Cost) -> str:
+    return f"{cost.what}, {cost.clients} client{'s' * (cost.clients > 1)}"
+
+
+def _target(targets: Mapping[str, Target], cost: Cost) -> Target | None:
+    """The target of a kind of request, for any number of clients or for this one only."""
+    return targets.get(_label(cost)) or targets.get(cost.what)
+
+
 def _cells(ours: Cost, theirs: Cost, cpu: Target | None, rate: Target | None) -> list[str]:
     return [
-        f"{ours.what}, {ours.clients} client{'s' * (ours.clients > 1)}",
+        _label(ours),
         *(f"{ours.cpu_ms:.3f}", f"{theirs.cpu_ms:.3f}", *_verdict(theirs.cpu_ms / ours.cpu_ms, ours, cpu)),
         *(f"{ours.per_second:,.0f}", f"{theirs.per_second:,.0f}"),
         *_verdict(ours.per_second / theirs.per_second, ours, rate),

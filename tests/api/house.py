@@ -18,6 +18,7 @@ from moorage.datasets.worker_pool import WorkerPool
 from moorage.http import App
 from moorage.ledger.port import Ledger
 from moorage.ledger.sqlite import SqliteLedger
+from moorage.processes.pool import ProcessPool
 from moorage.server.compose import ServerPorts, compose, make_app
 from moorage.server.settings import Settings, load
 from moorage.testing.builders import Clock
@@ -28,6 +29,7 @@ from tests.in_process import client_of
 V1 = "/api/moorage/v1"
 
 WORKER_POOL = WorkerPool()
+PROCESSES = ProcessPool()
 """Shared by all tests of this process, because a worker takes a second to start."""
 
 
@@ -122,7 +124,8 @@ async def open_house(
     given = Settings(data=data, **settings)
     composed = await compose(given, own)
     known = {name: getattr(composed, name) for name in composed.__struct_fields__}
-    ports = ClockedPorts(**{**known, "access": access or NamedCallers(), "worker_pool": WORKER_POOL}, clock=clock)
+    shared = {"worker_pool": WORKER_POOL, "processes": PROCESSES}
+    ports = ClockedPorts(**{**known, **shared, "access": access or NamedCallers()}, clock=clock)
     app = make_app(given, ports)
     try:
         async with client_of(app) as http:

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from moorage.core.callers import LOCAL
+from moorage.core.jobs import COMPACT
+from moorage.core.quiet import QUIET_MS
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
+from moorage.usecases.catalog.credentials import for_table
+from moorage.usecases.catalog.write_access import NOTED_MS
 from moorage.usecases.upkeep.publish import publish_due
 from moorage.usecases.upkeep.purge import purge_due
+from moorage.usecases.upkeep.quiet import must_wait
 from tests.unit.chores.lakes import (
     ClockedPorts,
     commit,
@@ -62,3 +68,26 @@ async def test_two_concurrent_purges_erase_each_object_once(servers: Two) -> Non
     entries = await ledger.entries(0, limit=1000)
     erased = [id for entry in entries for change in entry.body.changes for id in getattr(change, "ids", ())]
     assert len(erased) == len(set(erased)) == 906
+
+
+async def test_upkeep_on_one_server_waits_for_a_client_that_another_one_gave_write_access(servers: Two) -> None:
+    table = await new_table(servers[0], "t")
+    new = make.job(COMPACT, subject=table)
+    await make.add(servers[0].ledger, make.commit(table, 0, operation="change"))
+    await servers[0].ledger.append(make.draft(jobs=[new]))
+    job, clock = await servers[1].ledger.job(new.id), servers[0].clock
+    assert job is not None
+    found = (await servers[1].ledger.lineage(table)).chain[-1]
+    clock.advance(QUIET_MS)
+    assert await must_wait(servers[1], found, job) is None
+    await for_table(servers[0], LOCAL, table, write=False)
+    assert await must_wait(servers[1], found, job) is None, "a reader disturbs nothing"
+    for _ in range(3):
+        await for_table(servers[0], LOCAL, table, write=True)
+        waiting = await must_wait(servers[1], found, job)
+        assert waiting is not None
+        assert waiting.reason.startswith("waiting for a client that asked for write access")
+        assert waiting.until_ms == clock() + NOTED_MS + QUIET_MS
+        clock.advance(NOTED_MS)
+    clock.advance(QUIET_MS)
+    assert await must_wait(servers[1], found, job) is None

@@ -114,3 +114,23 @@ async def test_pages_of_listed_origins_may_use_the_apis(tmp_path: Path) -> None:
 def test_an_origin_must_be_exact(origins: str) -> None:
     with pytest.raises(SettingsError, match="cors-origins"):
         load(flags={"cors_origins": origins})
+
+
+async def test_callers_behind_a_trusted_proxy_have_limits_of_their_own(tmp_path: Path) -> None:
+    async def statuses(path: Path, **given: str) -> list[int]:
+        async with open_guarded(path, rate_limit=0.2, **given) as guarded:
+            http, found = guarded.house.console.http, []
+            for number in range(4):
+                headers = {"authorization": "Bearer moor_wrong", "x-forwarded-for": f"192.0.2.9, 198.51.100.{number}"}
+                found.append((await http.get(PATHS["unity"], headers=headers)).status_code)
+            return found
+
+    assert await statuses(tmp_path / "trusted", trusted_proxies="10.0.0.1, 127.0.0.0/8") == [401] * 4
+    assert await statuses(tmp_path / "other", trusted_proxies="10.0.0.1") == [401, 401, 429, 429]
+    assert await statuses(tmp_path / "none") == [401, 401, 429, 429]
+
+
+@pytest.mark.parametrize("proxies", ["proxy.example", "10.0.0.0/33", "10.0.0.1;10.0.0.2", "*"])
+def test_a_proxy_is_an_address_or_a_network(proxies: str) -> None:
+    with pytest.raises(SettingsError, match=r"--trusted-proxies is '.*'; expected IP addresses and networks"):
+        load(flags={"trusted_proxies": proxies})

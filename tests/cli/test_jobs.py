@@ -6,6 +6,7 @@ import json
 import threading
 from typing import Any
 
+import httpx
 import pytest
 
 from moorage.client import Client
@@ -75,6 +76,20 @@ def test_jobs_are_listed_the_newest_first(moorage: Moorage, catalog: ServerProce
     listed = moorage("job", "list", "--limit", 2, "--url", catalog.url).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["id", ids[2], ids[1]]
     assert moorage("job", "list", "--state", "queued", "--url", catalog.url).stdout == ""
+
+
+def test_a_job_names_its_table(moorage: Moorage, catalog: ServerProcess, client: Client) -> None:
+    client.catalogs.create("lake")
+    client.namespaces.create("lake", ["sea"])
+    body = {
+        "name": "t",
+        "schema": {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]},
+    }
+    created = httpx.post(f"{catalog.url}/iceberg/v1/lake/namespaces/sea/tables", json=body, trust_env=False)
+    assert created.status_code == 200
+    started = moorage("job", "start", "compact", "lake.sea.t", "--url", catalog.url).stdout
+    assert "about        lake.sea.t\n" in started
+    assert " lake.sea.t" in moorage("job", "list", "--url", catalog.url).stdout
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,10 @@ def test_a_recipient_gets_its_profile_once(moorage: Moorage, catalog: ServerProc
         (("share", "add", "s", "lake.sales.absent"), "share 's' does not exist"),
         (("share", "add", "s", "a.b", "c.d", "--as", "x"), "--as names one object"),
         (("share", "add", "s", "a.b.c", "--partition", "region"), "--partition expects COLUMN=VALUE, not 'region'"),
-        (("share", "create", "a b"), "contains a dot, a space or a slash"),
+        (
+            ("share", "create", "a b"),
+            "contains a dot, a space or a slash, which recipients cannot address; choose a name",
+        ),
         (("recipient", "create", "r", "--property", "x"), "--property expects KEY=VALUE, not 'x'"),
         (("recipient", "create", "r", "--address", "x"), "'x' is not an IP address or network"),
         (("recipient", "rotate", "absent"), "recipient 'absent' does not exist"),

@@ -98,6 +98,17 @@ def test_identity_partitions_are_partition_columns(shares: ShareServer, lake: Re
     assert len(_query(shares, "parts", predicateHints=["id = 1"])) == 3
 
 
+def test_an_empty_text_is_not_read_as_null(shares: ShareServer, lake: RestCatalog) -> None:
+    rows = pa.table({"id": [1, 2, 3], "city": ["", None, "Oslo"]})
+    table = lake.create_table("sea.blank", rows.schema)
+    with table.update_spec() as update:
+        update.add_field("city", IdentityTransform())
+    table.append(rows)
+    url = shares.offer("blank", register=False)
+    for delta_format in FORMATS:
+        assert [None if pd.isna(city) else city for city in load(url, delta_format)["city"]] == ["", None, "Oslo"]
+
+
 def test_a_partition_filter_hides_files(shares: ShareServer, lake: RestCatalog) -> None:
     table = lake.create_table("sea.filtered", ROWS.schema)
     with table.update_spec() as update:
@@ -146,6 +157,31 @@ def test_renamed_and_readded_columns_are_read_by_id(shares: ShareServer, lake: R
     answer = _post(shares, "renamed", {})
     assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
     assert "columnmapping" in answer.json()["message"].lower()
+
+
+def test_columns_whose_names_writers_replace_are_read(shares: ShareServer, lake: RestCatalog) -> None:
+    """PyIceberg and Spark write `order id` as `order_x20id` in files: a client that looks for the name reads nulls."""
+    rows = pa.table({"id": [1, 2], "order id": ["a", "b"], "2nd": [0.5, 1.5], "s": [{"x-y": 1}, {"x-y": 2}]})
+    lake.create_table("sea.replaced", rows.schema).append(rows)
+    url = shares.offer("replaced", register=False)
+    for delta_format in (None, True):
+        found = load(url, delta_format)
+        assert list(found["order id"]) == ["a", "b"]
+        assert list(found["2nd"]) == [0.5, 1.5]
+        assert list(found["s"]) == [{"x-y": 1}, {"x-y": 2}]
+    assert _post(shares, "replaced", {}).json()["errorCode"] == "UNSUPPORTED_OPERATION"
+
+
+def test_files_outside_of_the_table_are_refused_before_the_response_begins(
+    shares: ShareServer, lake: RestCatalog
+) -> None:
+    elsewhere = {"write.data.path": f"file://{shares.path_of('elsewhere')}"}
+    lake.create_table("sea.outside", ROWS.schema, properties=elsewhere).append(ROWS)
+    shares.offer("outside", register=False)
+    for body in ({}, {"startingVersion": 0}):
+        answer = _post(shares, "outside", body)
+        assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
+        assert "outside of its location" in answer.json()["message"]
 
 
 def test_delete_files_are_refused_with_the_reason(shares: ShareServer, spark: Any) -> None:

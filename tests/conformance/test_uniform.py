@@ -144,6 +144,8 @@ async def test_pyiceberg_and_duckdb_read_each_version_that_deltalake_writes(
         assert readers.pyiceberg(version) == delta_rows(folder, version)
     planned = pyiceberg_of(server, **{"scan-planning-mode": "server"}).load_table(("sea", "t"))
     assert planned.scan(row_filter="id = 51").to_arrow().num_rows == 1
+    live = [each for each in planned.inspect.entries()["status"].to_pylist() if each != 2]
+    assert len(live) == planned.inspect.files().num_rows == 3
     operations = [each.summary.operation.value for each in planned.metadata.snapshots]
     assert operations == ["append", "append", *["overwrite"] * 2, "replace", "overwrite", "append", "overwrite"]
 

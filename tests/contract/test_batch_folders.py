@@ -8,6 +8,7 @@ import pytest
 
 from moorage.pipeline.ingest.batches import BatchFolder, BatchLog, LocalFolder, StoreFolder
 from moorage.pipeline.ingest.files import SourceFile
+from moorage.pipeline.ingest.requests import IngestRefused
 from moorage.testing.minio import KEY, REGION, MinioServer
 
 
@@ -49,3 +50,28 @@ def test_a_log_continues_where_another_machine_has_left_it(folder: BatchFolder) 
         assert second.unfinished() is None
         assert sorted(second.taken()) == [file.path for file in files]
         assert second.plan([]).number == 2
+
+
+def test_files_that_another_machine_has_planned_since_they_were_compared_are_not_planned_again(
+    folder: BatchFolder,
+) -> None:
+    file = SourceFile("s3a://in/0.json", 1, 1)
+    first, second = BatchLog(folder), BatchLog(folder)
+    assert first.taken() == second.taken() == {}
+    first.finish(first.plan([file]))
+    with pytest.raises(IngestRefused, match="another ingest"):
+        second.plan([file])
+    assert list(second.taken()) == [file.path]
+
+
+def test_no_batch_is_planned_beside_one_of_another_machine(folder: BatchFolder) -> None:
+    """A table that has the later batch would take the earlier one for a repeated one, and its rows would be lost."""
+    files = [SourceFile(f"s3a://in/{number}.json", 1, 1) for number in range(2)]
+    first, second = BatchLog(folder), BatchLog(folder)
+    assert second.unfinished() is None
+    running = first.plan(files[:1])
+    assert list(second.taken()) == [files[0].path]
+    with pytest.raises(IngestRefused, match="another ingest"):
+        second.plan(files[1:])
+    second.finish(running)
+    assert second.plan(files[1:]).number == 1

@@ -15,9 +15,10 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from moorage import fresh
 from moorage.core.errors import Unavailable, Unsupported
 from moorage.storage.s3 import S3Storage
-from moorage.storage.s3_account import S3Key
+from moorage.storage.s3_account import S3Account, S3Key
 from moorage.storage.s3_delegation import S3Delegation
 from moorage.storage.s3_requests import S3Request, sign, understand
 from moorage.storage.s3_sessions import S3Sessions, policy_of
@@ -52,15 +53,34 @@ async def test_a_session_for_several_locations_reaches_each_of_them_and_no_other
     for name in names:
         await S3Storage(account).put_new(f"{location}{name}/", "a", b"")
     key = await S3Sessions(account).key_for(f"{location}old/", f"{location}new/", writes=False)
-    statuses = []
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
-        for name in names:
-            request = S3Request("GET", f"{account.endpoint}/{location.removeprefix('s3://')}{name}/a", {})
-            now_ms = time.time_ns() // 1_000_000
-            signed = sign(key, account.region, request, understand(account, request), now_ms=now_ms)
-            headers = {header: values[0] for header, values in signed.items()}
-            statuses.append((await http.get(request.uri, headers=headers)).status_code)
+    statuses = [await status_of(account, key, "GET", f"{location}{name}/a") for name in names]
     assert statuses == [200, 200, 403]
+
+
+async def test_a_session_tells_that_a_folder_is_no_object(minio: MinioServer, location: str) -> None:
+    """Hadoop's file system looks for an object with the name of the folder first, and ends if that is forbidden."""
+    account = minio.account(location)
+    for writes in (False, True):
+        key = await S3Sessions(account).key_for(f"{location}t1/", writes=writes)
+        statuses = [await status_of(account, key, "HEAD", f"{location}{name}") for name in ("t1", "t10", "t")]
+        assert statuses == [404, 403, 403]
+        assert await status_of(account, key, "PUT", f"{location}t1") == 403
+
+
+def test_the_policy_of_a_table_that_was_moved_twice_is_accepted_by_amazon() -> None:
+    warehouse = f"s3://acme-data-lake-production-eu/warehouse/{fresh.securable_id()}/tables/"
+    locations = [f"{warehouse}{fresh.securable_id()}/" for _ in range(3)]
+    assert len(policy_of(*locations, writes=True)) <= 2048
+
+
+async def status_of(account: S3Account, key: S3Key, method: str, uri: str) -> int:
+    """The status of a request that is signed with a key."""
+    request = S3Request(method, f"{account.endpoint}/{uri.removeprefix('s3://')}", {})
+    now_ms = time.time_ns() // 1_000_000
+    signed = sign(key, account.region, request, understand(account, request), now_ms=now_ms)
+    headers = {header: values[0] for header, values in signed.items()}
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        return (await http.request(method, request.uri, headers=headers)).status_code
 
 
 async def test_a_store_that_enforces_signatures_needs_no_sessions(minio: MinioServer, location: str) -> None:

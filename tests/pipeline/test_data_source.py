@@ -39,6 +39,23 @@ def test_rows_are_appended_overwritten_and_read_at_a_version(spark: SparkSession
     assert rows_of(spark.read.format("moorage").load(boats)) == [(9, None)]
 
 
+def test_rows_without_some_columns_are_written_with_nulls(spark: SparkSession, schema: str) -> None:
+    table = f"{schema}.partial"
+
+    def append(row: tuple[Any, ...], columns: str) -> None:
+        spark.createDataFrame([row], columns).write.format("moorage").mode("append").option("partitionBy", "p").save(
+            table
+        )
+
+    append((1, "x", 1.0), "id long, p string, n double")
+    append((2, 2.0), "id long, n double")
+    append(("y",), "P string")
+    found = [tuple(row) for row in spark.read.format("moorage").load(table).select("id", "p", "n").collect()]
+    assert sorted(found, key=str) == sorted([(1, "x", 1.0), (2, None, 2.0), (None, "y", None)], key=str)
+    with pytest.raises(Exception, match="several columns 'id', apart from case"):
+        append((1, 2, "x"), "id long, ID long, p string")
+
+
 def test_every_type_and_partition_value_survives(spark: SparkSession, tables: DeltaTables, schema: str) -> None:
     table = f"{schema}.voyages"
     columns = (

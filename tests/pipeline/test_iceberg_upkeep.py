@@ -106,6 +106,20 @@ def test_expiry_removes_snapshots_and_files_that_no_branch_or_tag_needs(lake: Se
     assert run(moored, "expired", "expire", older_than_days=0, keep_last=1)["before"] == result["after"]
 
 
+@pytest.mark.slow
+def test_an_old_snapshot_stays_that_was_current_until_a_moment_ago(lake: ServerProcess, moored: Client) -> None:
+    table = make(lake, "weekly", 3)
+    before, first, last = ids(table), table.history()[0], table.history()[-1]
+    time.sleep(15)
+    run(moored, "weekly", "compact")
+    days = (time.time() - last.timestamp_ms / 1000 - 1) / 86_400  # older than the compaction, and than no append
+    run(moored, "weekly", "expire", older_than_days=days)
+    assert table.refresh().snapshot_by_id(first.snapshot_id) is None
+    assert ids(table, snapshot_id=last.snapshot_id) == before, (
+        "a query that began before the compaction still reads its files"
+    )
+
+
 def test_a_table_whose_files_others_may_need_is_not_expired(lake: ServerProcess, moored: Client) -> None:
     make(lake, "shared", 1, properties={"gc.enabled": "false"})
     ended = wait_for(moored, moored.namespaces.create_job("lake", ["sea"], "shared", "expire"))
@@ -180,7 +194,7 @@ def test_position_delete_files_of_format_version_2_are_merged(
     for gone in range(6):
         spark.sql(f"DELETE FROM v2.sea.positions WHERE id = {gone}")
     # No data file is rewritten, so the deletes are not applied.
-    result = run(moored, "positions", "compact", where="id < 0")
+    result = run(moored, "positions", "compact", where="id < 0", beside_writers=True)
     assert (result["before"]["delete_files"], result["after"]["delete_files"]) == (6, 1)
     assert (result["before"]["files"], result["after"]["files"]) == (1, 1)
     found = spark.sql("SELECT id FROM v2.sea.positions").collect()
@@ -201,8 +215,8 @@ def test_deletion_vectors_of_format_version_3_are_kept_or_applied(
     before = [tuple(row) for row in spark.sql(query).collect()]
     vectors = "SELECT count(*) AS n FROM v3.sea.vectors.files WHERE content = 1 AND file_format = 'PUFFIN'"
     assert spark.sql(vectors).collect()[0]["n"] > 0
-    run(moored, "vectors", "compact", where="day = 'e'")
+    run(moored, "vectors", "compact", where="day = 'e'", beside_writers=True)
     assert [tuple(row) for row in spark.sql(query).collect()] == before, "vectors of other files were lost"
-    result = run(moored, "vectors", "compact", purge=True)
+    result = run(moored, "vectors", "compact", purge=True, beside_writers=True)
     assert (result["after"]["delete_files"], result["after"]["rows"]) == (0, len(before))
     assert [tuple(row) for row in spark.sql(query).collect()] == before

@@ -6,8 +6,11 @@ import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ from moorage.client.delta import DeltaTables
 from moorage.pipeline.ingest import IngestRefused, Request, ingest
 from moorage.pipeline.ingest.files import source_id
 from moorage.pipeline.ingest.requests import TableFormat
+from moorage.pipeline.ingest.targets import Target, target_of
 from moorage.testing.server import COMMAND, ServerProcess
 
 if TYPE_CHECKING:
@@ -197,6 +201,28 @@ def test_a_process_that_is_killed_loses_no_row_and_repeats_none(
     again = ingest(spark, Request(source=str(source), table=table, url=server.url, table_format="iceberg"))
     assert again.batches == 1
     assert sorted(row.id for row in spark.table(table).collect()) == list(range(20_000))
+
+
+def test_a_batch_that_two_machines_write_at_once_is_in_an_iceberg_table_once(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    """For a table in S3, a second machine takes the open batch of the first one for one that a kill has left."""
+    request = Request(
+        source=str(tmp_path / "in"), table=f"{schema}.twice", url=server.url, table_format="iceberg", schema="id long"
+    )
+    put(tmp_path / "in", "a.json", [{"id": 1}])
+    ingest(spark, request)
+    machines = [target_of(spark, request, request.table) for _ in range(3)]
+    together = threading.Barrier(len(machines))
+
+    def write(machine: Target) -> bool:
+        together.wait()
+        return machine.write(spark.range(2, 1_000), "ingest-other", 0, overwrite=False)
+
+    with ThreadPoolExecutor(len(machines)) as pool:
+        written = list(pool.map(write, machines))
+    assert sorted(written) == [False, False, True]
+    assert sorted(row.id for row in spark.table(request.table).collect()) == list(range(1, 1_000))
 
 
 def test_a_field_that_a_struct_lacks_is_reported_with_its_path(
@@ -386,3 +412,18 @@ def test_the_command_takes_standard_input_once(server: ServerProcess, jars: Path
         )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["rows"] == rows
+
+
+def test_ctrl_c_ends_a_watch_without_a_stack(server: ServerProcess, jars: Path, schema: str, tmp_path: Path) -> None:
+    put(tmp_path / "in", "a.json", [{"id": 1}])
+    environment = {**os.environ, "MOORAGE_SPARK_JARS": str(jars)}
+    command = [*COMMAND, "ingest", str(tmp_path / "in"), f"{schema}.watched", "--url", server.url, "--watch", "0.1"]
+    command += ["--spark-master", "local[2]", "--spark-conf", "spark.driver.memory=1g"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, text=True, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert "1 rows from 1 files" in process.stdout.readline()
+        process.stdout.readline()  # of the second look
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in errors) == (130, False)

@@ -124,6 +124,22 @@ def test_expiry_keeps_the_newest_version_tags_and_branches(lake: ServerProcess, 
     assert len(table.ids()) == 110
 
 
+@pytest.mark.slow
+def test_an_old_version_stays_that_was_current_until_a_moment_ago(lake: ServerProcess, moored: Client) -> None:
+    table = Table(lake, "kept", 3)
+    table.open().optimize.compact_files()  # so that no fragment of the first version is left in the last one
+    last, began = table.open().version, time.time()
+    time.sleep(15)
+    table.append(3)
+    table.open().optimize.compact_files()
+    age = {"older_than_days": (time.time() - began - 2) / 86_400}
+    succeeded(moored, moored.namespaces.create_job("lake", ["sea"], "kept", "expire", age))
+    with pytest.raises(Exception, match=r"(?i)version|not found"):
+        table.open(version=1)
+    found = table.open(version=last).to_table(columns=["id"])["id"].to_pylist()
+    assert sorted(found) == list(range(30)), "a query that began before the compaction still reads its files"
+
+
 def test_a_job_for_a_table_that_was_dropped_fails_with_the_reason(lake: ServerProcess, moored: Client) -> None:
     Table(lake, "lost", 2)
     blocking = moored.namespaces.create_job("lake", ["sea"], "busy", "expire")
@@ -139,7 +155,7 @@ def test_a_job_for_a_table_that_was_dropped_fails_with_the_reason(lake: ServerPr
     [
         ("orphans", {}, "kind 'orphans' does not exist for 'lake.sea.refused'; its kinds are compact, expire"),
         ("compact", {"target_file_size_mb": 7}, "args: Expected `int` >= 8"),
-        ("compact", {"size": 7}, "args: a compact job for lance tables has no option 'size'"),
+        ("compact", {"size": 7}, "args: compact jobs for lance tables have no option 'size'"),
         ("expire", {"keep_last": 0}, "args: Expected `int` >= 1"),
     ],
 )

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -21,6 +21,8 @@ from moorage.core.entries import JobState
 from moorage.core.lineage import lineage_of
 from moorage.pipeline.sdp.connect_server import ConnectServer
 from moorage.pipeline.sdp.project import ProjectFailed
+from moorage.pipeline.sdp.results import states_of
+from moorage.pipeline.sdp.runs import empty_together
 from moorage.testing.server import COMMAND, ServerProcess
 from tests.pipeline.sites import SLOW, Site
 
@@ -180,24 +182,30 @@ def test_a_full_refresh_that_would_fill_a_sink_twice_is_refused(site: Site, serv
     assert len(site.rows("bronze")) == 1
 
 
-def test_streaming_tables_of_streaming_tables_are_computed_again_after_they_were_dropped(site: Site) -> None:
-    """Iceberg ends a stream of a table that was emptied, so a full refresh of them is refused."""
-    site.python("""
-        @dp.table
-        def bronze():
-            return spark.readStream.schema("id LONG, amount DOUBLE").json("{in}")
+CHAIN = """
+    @dp.table
+    def bronze():
+        return spark.readStream.schema("id LONG, amount DOUBLE").json("{in}")
 
-        @dp.table
-        def silver():
-            return spark.readStream.table("bronze").filter("id > 0")
-    """)
+    @dp.temporary_view
+    def positive():
+        return spark.readStream.table("bronze").filter("id > 0")
+
+    @dp.table
+    def silver():
+        return spark.readStream.table("positive")
+
+    @dp.materialized_view
+    def gold():
+        return spark.read.table("silver").selectExpr("count(*) AS n", "1 / (count(*) - 7) AS x")
+"""
+
+
+def test_streaming_tables_of_streaming_tables_are_computed_again_after_they_were_dropped(site: Site) -> None:
+    site.python(CHAIN)
     site.check()
     site.put("a.json", [{"id": 1, "amount": 1.0}])
     assert site.run().state is JobState.SUCCEEDED
-    for what in ({"full_refresh_all": True}, {"full_refresh": ["bronze"]}):
-        refused = site.run(**what)
-        assert refused.state is JobState.FAILED
-        assert "is filled by a stream of it" in (refused.error or "")
     for name in ("bronze", "silver"):
         assert [row["id"] for row in site.rows(name)] == [1]
         site.lake.drop_table(f"{site.schema}.{name}")
@@ -206,6 +214,73 @@ def test_streaming_tables_of_streaming_tables_are_computed_again_after_they_were
     assert done.state is JobState.SUCCEEDED, done.error
     for name in ("bronze", "silver"):
         assert sorted(row["id"] for row in site.rows(name)) == [1, 2]
+
+
+def test_a_full_refresh_computes_streams_of_streams_from_scratch(site: Site) -> None:
+    """Spark truncates tables, and Iceberg ends a stream that meets a truncation. So the catalog empties them."""
+    site.python(CHAIN)
+    site.check()
+    site.put("a.json", [{"id": 1, "amount": 1.0}])
+    site.put("b.json", [{"id": 2, "amount": 1.0}])
+    assert site.run().state is JobState.SUCCEEDED
+    alone = site.run(full_refresh=["bronze"])
+    assert alone.state is JobState.FAILED
+    assert f"Add --full-refresh lake.{site.schema}.silver" in (alone.error or "")
+    old = site.lake.load_table(f"{site.schema}.silver")
+    again: list[dict[str, Any]] = [
+        {"full_refresh_all": True},
+        {"full_refresh": ["bronze", "silver"], "refresh": ["gold"]},
+    ]
+    for at, what in enumerate(again):
+        (site.folder / "in" / "a.json").write_text(f'{{"id": {at + 3}, "amount": 1.0}}\n')  # only a refresh reads it
+        done = site.run(**what)
+        assert done.state is JobState.SUCCEEDED, done.error
+        for name in ("bronze", "silver"):
+            assert sorted(row["id"] for row in site.rows(name)) == [2, at + 3]
+        assert [row["n"] for row in site.rows("gold")] == [2]
+    # Later runs continue, and the rows of before the refresh are there by their snapshot.
+    site.put("c.json", [{"id": 9, "amount": 1.0}])
+    done = site.run()
+    assert done.state is JobState.SUCCEEDED, done.error
+    assert sorted(row["id"] for row in site.rows("silver")) == [2, 4, 9]
+    assert site.lake.load_table(f"{site.schema}.silver").metadata.table_uuid == old.metadata.table_uuid
+    before = old.metadata.current_snapshot_id
+    assert sorted(
+        site.lake.load_table(f"{site.schema}.silver").scan(snapshot_id=before).to_arrow()["id"].to_pylist()
+    ) == [
+        1,
+        2,
+    ]
+
+
+def test_a_full_refresh_that_ended_early_is_completed_by_the_next_run(site: Site) -> None:
+    """As after a kill of the worker, and a cancelled job, between its steps."""
+    site.python(CHAIN)
+    site.check()
+    site.put("a.json", [{"id": 1, "amount": 1.0}])
+    assert site.run().state is JobState.SUCCEEDED
+    pipeline = site.client.pipelines.get("lake", [site.schema], "daily")
+    empty_together(site.client, states_of(site.client, pipeline.tables), set(pipeline.tables))
+    assert site.rows("silver") == []
+    done = site.run()
+    assert done.state is JobState.SUCCEEDED, done.error
+    for name in ("bronze", "silver"):
+        assert [row["id"] for row in site.rows(name)] == [1]
+
+
+def test_a_full_refresh_of_no_rows_leaves_a_pipeline_that_runs(site: Site) -> None:
+    site.python(CHAIN)
+    site.check()
+    site.put("a.json", [{"id": 1, "amount": 1.0}])
+    assert site.run().state is JobState.SUCCEEDED
+    (site.folder / "in" / "a.json").unlink()
+    for ids in ([], [2], [2, 3]):
+        if ids:
+            site.put(f"{ids[-1]}.json", [{"id": ids[-1], "amount": 1.0}])
+        done = site.run(**({} if ids else {"full_refresh_all": True}))
+        assert done.state is JobState.SUCCEEDED, done.error
+        assert sorted(row["id"] for row in site.rows("silver")) == ids
+        assert [row["n"] for row in site.rows("gold")] == [len(ids)]
 
 
 def test_one_table_is_computed_from_scratch(site: Site) -> None:
@@ -410,7 +485,7 @@ def test_the_command_checks_registers_and_runs_a_project(
 
     moorage("pipeline", "init", name, "--folder", str(folder))
     (folder / "incoming" / "a.json").write_text('{"id": 1, "amount": 2.5}\n')
-    assert "1 streaming tables, 1 views" in moorage("pipeline", "check", str(folder), "--url", server.url)
+    assert "1 streaming table, 1 view" in moorage("pipeline", "check", str(folder), "--url", server.url)
     assert name in moorage("pipeline", "list", schema, "--url", server.url)
     moorage("pipeline", "run", name, "--no-watch", "--url", server.url)
     moorage("worker", "--once", "--url", server.url)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from moorage.cli.failure import Failure
+from moorage.cli.spark_settings import spark_errors
 from moorage.client import Client, ClientError
 from moorage.client.delta import DeltaTables, Transaction
 from moorage.client.delta.shadows import Changed, ShadowTable
@@ -171,6 +173,52 @@ def test_statements_name_tables_of_all_formats(spark: SparkSession, http: httpx.
     assert [each.version for each in results[1:4]] == [2, 3, 4]
     assert results[4] == [(2, "Oslo"), (3, "Bari"), (4, "Kyiv"), (102, "Oslo")]
     assert results[5] == [(1,)]
+
+
+def test_all_statements_run_whether_their_results_are_used_or_not(spark: SparkSession, http: httpx.Client) -> None:
+    table = managed(spark, http, "eager")
+    run_sql(spark, f"DELETE FROM {table.full_name} WHERE id = 1; DELETE FROM {table.full_name} WHERE id = 2")
+    assert table.version() == 3
+
+
+def test_changes_work_in_a_session_with_another_current_catalog(spark: SparkSession, http: httpx.Client) -> None:
+    table = managed(spark, http, "elsewhere")
+    spark.sql("USE lake.sea")
+    try:
+        assert DeltaTable(spark, table.full_name).delete("id = 1").version == 2
+        (described,) = run_sql(spark, f"DESCRIBE {table.full_name}")
+    finally:
+        spark.sql("USE spark_catalog.default")
+    assert not isinstance(described, Changed)
+    assert [row[0] for row in described.collect()] == ["id", "port", "n"]
+
+
+def test_lance_tables_are_read_in_sql_and_other_statements_are_refused(spark: SparkSession, http: httpx.Client) -> None:
+    name = managed(spark, http, "beside").full_name
+    spark.range(2).write.format("moorage").mode("append").option("tableFormat", "lance").save("lake.sea.points")
+    (found,) = run_sql(spark, f"SELECT count(*) FROM {name} JOIN lake.sea.points USING (id)")
+    assert not isinstance(found, Changed)
+    assert found.collect() == [(1,)]
+    run_sql(spark, f"CACHE TABLE cached AS SELECT id FROM {name}")
+    assert spark.table("cached").columns == ["id"]
+    spark.sql("UNCACHE TABLE cached")
+    for text, message in (
+        (f"DROP TABLE {name}", f"DROP is not offered for the Delta table '{name}'"),
+        ("DELETE FROM lake.sea.points", "DELETE is not offered for the Lance table 'lake.sea.points'"),
+        (f"DESCRIBE HISTORY {name}", "DESCRIBE is not offered"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_sql(spark, text)
+
+
+def test_an_error_of_delta_is_one_line_on_the_command_line(spark: SparkSession, http: httpx.Client) -> None:
+    name = managed(spark, http, "wrong").full_name
+    merge = f"MERGE INTO {name} t USING {name} s ON t.id = s.nothing WHEN MATCHED THEN DELETE"
+    with (
+        pytest.raises(Failure, match=r"^\[DELTA_MERGE_UNRESOLVED_EXPRESSION\] Cannot resolve s.nothing.*$"),
+        spark_errors(),
+    ):
+        run_sql(spark, merge)
 
 
 def test_what_is_no_change_of_rows_is_refused(spark: SparkSession, http: httpx.Client, server: ServerProcess) -> None:

@@ -84,6 +84,13 @@ async def test_file_times_that_decrease_are_adjusted_to_increase(log: LogBuilder
     assert await snapshots.version_at(log.ref(), moment(199)) == 2
 
 
+async def test_a_version_after_a_cached_one_gets_the_same_adjusted_time(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_files(log, 100, 50)
+    assert (await snapshots.at(log.ref())).timestamp_ms - START_MS == 101
+    log.commit(add("late"), at_ms=START_MS + 70)
+    assert (await snapshots.at(log.ref())).timestamp_ms - START_MS == 102
+
+
 async def test_in_commit_timestamps_may_begin_at_a_later_version(log: LogBuilder, snapshots: Snapshots) -> None:
     by_files(log, 0, 10)
     log.commit(info(20), {"protocol": FEATURES}, metadata(configuration=SINCE_VERSION_2), at_ms=START_MS + 900_000)

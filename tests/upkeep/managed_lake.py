@@ -158,12 +158,17 @@ class ManagedTable:
         return f"delta.`{folder}`"
 
     def compact(self, **options: Any) -> dict[str, Any]:
-        """Request a compaction, and return its job."""
-        if options:
-            where = f"/api/moorage/v1/catalogs/{CATALOG}/namespaces/{SCHEMA}/tables/{self.name}/jobs"
-            answer = self.http.post(where, json={"kind": "compact", "args": options})
-        else:
-            answer = self.http.post(f"{UNITY}/tables/{self.full_name}:compact")
+        """Request a compaction that does not wait for writers, and return its job."""
+        where = f"/api/moorage/v1/catalogs/{CATALOG}/namespaces/{SCHEMA}/tables/{self.name}/jobs"
+        args = {"beside_writers": True, **options}
+        return self._job(self.http.post(where, json={"kind": "compact", "args": args}))
+
+    def compact_in_quiet(self) -> dict[str, Any]:
+        """Request a compaction as Unity's clients do, and return its job."""
+        return self._job(self.http.post(f"{UNITY}/tables/{self.full_name}:compact"))
+
+    @staticmethod
+    def _job(answer: httpx.Response) -> dict[str, Any]:
         assert answer.status_code == 202, answer.text
         job: dict[str, Any] = answer.json()
         return job

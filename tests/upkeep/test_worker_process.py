@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import psutil
 
 from moorage.client import Client
 from moorage.client.answers import Job
@@ -53,7 +54,7 @@ def test_a_worker_compacts_a_table_and_stays_warm(
     second = small_files(spark, http, "second").adopt()
     before = rows_of(spark, first.plain_copy(copy / "before"))
     with worker_process(server.url, tmp_path / "worker.log"):
-        job = end_of(client, first.compact()["id"])
+        job = end_of(client, first.compact_in_quiet()["id"])
         assert (job.state, job.error) == ("succeeded", None), (tmp_path / "worker.log").read_text()
         asked = time.monotonic()
         audited = end_of(client, client.jobs.create("audit").id)
@@ -64,3 +65,16 @@ def test_a_worker_compacts_a_table_and_stays_warm(
     assert light_s < 3, "a job without Spark does not wait for Spark"
     assert (len(first.files()), len(second.files())) == (1, 1)
     assert rows_of(spark, first.plain_copy(copy / "after")) == before
+
+
+def test_a_worker_whose_jvm_was_killed_starts_another_one(
+    spark: SparkSession, http: httpx.Client, client: Client, server: ServerProcess, tmp_path: Path
+) -> None:
+    tables = [small_files(spark, http, name).adopt() for name in ("before_the_kill", "after_the_kill")]
+    with worker_process(server.url, tmp_path / "worker.log") as worker:
+        assert end_of(client, tables[0].compact()["id"]).state == "succeeded"
+        (jvm,) = (each for each in psutil.Process(worker.pid).children() if each.name() == "java")
+        jvm.kill()
+        job = end_of(client, tables[1].compact()["id"])
+    assert (job.state, job.error, job.attempt) == ("succeeded", None, 1), (tmp_path / "worker.log").read_text()
+    assert len(tables[1].files()) == 1

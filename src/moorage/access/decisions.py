@@ -7,17 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import NamedTuple
 
 from moorage.core.securables import Securable
 
-
-class Decision(NamedTuple):
-    """What was decided about the last object of a chain. An empty chain is the metastore."""
-
-    chain: Sequence[Securable]
-    refusal: str | None
-    """What the caller lacks; None if it was allowed."""
+Decision = tuple[Sequence[Securable], str | None]
+"""A chain, and what the caller lacks on its last object; None if it was allowed. An empty chain is the metastore."""
 
 
 _decisions: ContextVar[list[Decision] | None] = ContextVar("moorage_decisions", default=None)
@@ -31,7 +25,7 @@ def begin_decisions() -> None:
 def note_decision(chain: Sequence[Securable], refusal: str | None) -> None:
     noted = _decisions.get()
     if noted is not None:
-        noted.append(Decision(chain, refusal))
+        noted.append((chain, refusal))
 
 
 def decisions() -> Sequence[Decision]:

@@ -7,10 +7,10 @@ so a token that was revoked or a group that was left on any server is noticed by
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from math import inf
 from operator import is_
 from typing import NamedTuple
@@ -59,10 +59,11 @@ _MAX_KNOWN = 10_000
 class _Verified(NamedTuple):
     """A token whose secret was verified, and the caller that it identifies in a state of all groups and grants."""
 
-    chain: tuple[Securable, ...]
+    until_ms: float
+    """When the token expires, or the time of its last use is recorded again."""
     access_seq: int
-    expires_at_ms: float
     caller: Caller
+    chain: tuple[Securable, ...]
 
 
 class _Decided(NamedTuple):
@@ -109,18 +110,16 @@ class GrantedAccess:
             raise Unauthenticated("this server requires a token; send it as `Authorization: Bearer moor_…`")
         match credential.scheme:
             case CredentialScheme.BEARER | CredentialScheme.API_KEY:
-                digest = hashlib.sha256(credential.secret.encode()).digest()
+                digest = sha256(credential.secret.encode()).digest()
                 known = self._verified.get(digest)
-                if known is None or known.expires_at_ms <= (now_ms := self._now_ms()):
+                if known is None or known.until_ms <= self._now_ms():
                     return await self._caller_of_text(credential.secret, digest)
-                caller = known.caller
-                if known.access_seq != self._ledger.known_access_seq:
-                    found = await self._ledger.lineage(known.chain[-1].id)
-                    if found.position.access_seq != known.access_seq or not _are_same(found.chain, known.chain):
-                        return await self._caller_of_text(credential.secret, digest)
-                    caller = replace(caller, seq=found.position.seq)
-                self._note_use(known.chain[-1].id, now_ms)
-                return caller
+                if known.access_seq == self._ledger.known_access_seq:
+                    return known.caller
+                found = await self._ledger.lineage(known.chain[-1].id)
+                if found.position.access_seq != known.access_seq or not _are_same(found.chain, known.chain):
+                    return await self._caller_of_text(credential.secret, digest)
+                return replace(known.caller, seq=found.position.seq)
             case CredentialScheme.COOKIE:
                 return await self._caller_of_browser(credential.secret)
             case CredentialScheme.ID_TOKEN if self._browser_logins is not None:
@@ -150,7 +149,12 @@ class GrantedAccess:
             return permissions.allows(caller, privilege, chain)
         key = (caller.id, privilege, chain[-1].id)
         known = self._decided.get(key)
-        if known is not None and _are_alike(known.caller, caller) and _admit_same(known.chain, chain):
+        if (
+            known is not None
+            and (known.caller is caller or _are_alike(known.caller, caller))
+            # Unchanged objects are the same in memory, and tuples compare them by identity first.
+            and (known.chain == chain or _admit_same(known.chain, chain))
+        ):
             return known.allowed
         allowed = permissions.allows(caller, privilege, chain)
         if len(self._decided) >= _MAX_KNOWN:
@@ -175,11 +179,12 @@ class GrantedAccess:
         token = found.chain[1] if len(found.chain) == 2 else None
         if principal is None or principal.kind not in PRINCIPAL_KINDS or found.chain[-1].id != id:
             raise _unknown()
-        details = None
+        details = until_ms = None
         if token is not None:
             details = self._require_token(token, text)
+            until_ms = None if details.is_session else details.expires_at_ms
             if details.made_from is not None:
-                await self._require_origin(details.made_from)
+                until_ms = (await self._require_origin(details.made_from)).expires_at_ms
         elif text is not None or principal.kind is Kind.GROUP:
             raise _unknown()
         if not principal.is_live or not principal_of(principal).active:
@@ -187,13 +192,13 @@ class GrantedAccess:
         caller = await self._directory.caller(principal, found.position)
         if details is None:
             return caller
-        if details.scope == "read":
-            caller = replace(caller, is_read_only=True)
+        caller = replace(caller, token=id, until_ms=until_ms, is_read_only=details.scope == "read")
         if digest is not None and caller.access_seq is not None:
             if len(self._verified) >= _MAX_KNOWN:
                 self._verified.clear()
             expires = expires_at_ms if details.expires_at_ms is None else min(expires_at_ms, details.expires_at_ms)
-            self._verified[digest] = _Verified(found.chain, caller.access_seq, expires, caller)
+            until = min(expires, self._used_ms.get(id, 0) + _USE_NOTED_MS)
+            self._verified[digest] = _Verified(until, caller.access_seq, caller, found.chain)
         return caller
 
     async def _caller_of_browser(self, cookie: str) -> Caller:
@@ -207,14 +212,18 @@ class GrantedAccess:
             raise Unauthenticated("log in first")
         return await self._caller_of(token.id, cookie, None)
 
-    async def _require_origin(self, id: SecurableId) -> None:
-        """Require that the token by which a browser logged in is still valid."""
+    async def _require_origin(self, id: SecurableId) -> TokenDetails:
+        """The token by which a browser logged in or a job was taken, unless it was revoked."""
         chain = (await self._ledger.lineage(id)).chain
         if not chain or not chain[-1].is_live:
-            raise Unauthenticated("the token by which this session was opened was revoked; log in again")
+            raise Unauthenticated("the token by which this one was issued was revoked; log in again")
+        return token_of(chain[-1])
 
     async def _caller_of_job(self, token: JobToken) -> Caller:
-        """The principal that took a job, confined to the table of the job for as long as the job is open."""
+        """The principal that took a job, confined to the table of the job for as long as the job is open.
+
+        It must still be allowed to run jobs, and the token by which it took this one must still be valid.
+        """
         job = await self._ledger.job(token.job)
         if job is None or job.state in ENDED or job.subject is None:
             raise Unauthenticated(f"job '{token.job}' has ended, and its token with it")
@@ -222,6 +231,11 @@ class GrantedAccess:
         principal = found.chain[0] if found.chain else None
         if principal is None or not principal.is_live or not principal_of(principal).active:
             raise Unauthenticated(f"'{token.principal}' is not active; ask an administrator to activate it")
+        if token.made_from is not None:
+            self._require_unexpired(await self._require_origin(token.made_from))
+        worker = await self._directory.caller(principal, found.position)
+        if not permissions.allows(worker, Privilege.WORK, ()):
+            raise Unauthenticated(f"'{token.principal}' may no longer run jobs, and this token was issued for one")
         above = (await self._ledger.lineage(job.subject)).chain[:-1]
         scope = JobScope(job.id, token.fence, job.subject, frozenset(each.id for each in above))
         return Caller(id=principal.name, name=principal.name, job=scope, access_seq=found.position.access_seq)
@@ -236,8 +250,8 @@ class GrantedAccess:
         if principal is None or principal.kind is Kind.GROUP or not (details := principal_of(principal)).active:
             raise Unauthenticated(f"'{identity.name}' is not a user of this catalog; ask an administrator to add it")
         # The first administrator is a name that anyone could choose at an identity provider.
-        is_bound = details.external_id is not None or principal.name == ADMIN
-        if is_bound and details.external_id != identity.external_id:
+        is_bound = details.account is not None or principal.name == ADMIN
+        if is_bound and details.account != identity.external_id:
             raise Unauthenticated(f"'{identity.name}' belongs to another account of the identity provider")
         return await self._directory.caller(principal, found.position, identity.groups)
 
@@ -273,11 +287,13 @@ class GrantedAccess:
         details = token_of(token)
         if text is not None and not is_token(text, details.digest):
             raise _unknown()
-        now_ms = self._now_ms()
-        if details.expires_at_ms is not None and details.expires_at_ms <= now_ms:
-            raise Unauthenticated("the token has expired; create another one")
-        self._note_use(token.id, now_ms)
+        self._require_unexpired(details)
+        self._note_use(token.id, self._now_ms())
         return details
+
+    def _require_unexpired(self, details: TokenDetails) -> None:
+        if details.expires_at_ms is not None and details.expires_at_ms <= self._now_ms():
+            raise Unauthenticated("the token has expired; create another one")
 
     def _note_use(self, id: SecurableId, now_ms: int) -> None:
         if now_ms - self._used_ms.get(id, -_USE_NOTED_MS) < _USE_NOTED_MS:
@@ -301,7 +317,7 @@ def _are_same(one: Sequence[Securable], other: Sequence[Securable]) -> bool:
 
 def _are_alike(one: Caller, other: Caller) -> bool:
     """Whether two callers of one name act for the same principals. Requests of a caller share all but the position."""
-    return one is other or (
+    return (
         one.principals is other.principals
         and one.grants is other.grants
         and one.is_read_only is other.is_read_only

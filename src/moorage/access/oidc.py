@@ -118,19 +118,34 @@ class _Issuer:
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
+        self._failure: str | None = None
+        """Why the last attempt to read the keys failed."""
         self._described: tuple[float, Discovered] | None = None
         self._lock = asyncio.Lock()
 
     async def key(self, kid: str) -> PyJWK | None:
-        """The key with this id; None if the provider has none. Unavailable if the provider cannot be reached."""
+        """The key with this id; None if the provider has none. Unavailable if the provider cannot be reached.
+
+        While it cannot be reached, the keys that are known stay valid.
+        """
         if self._is_stale() or kid not in self._keys:
             async with self._lock:
                 now = time.monotonic()
                 if (self._is_stale() or kid not in self._keys) and now - self._tried_at >= _REFRESH_SECONDS:
                     self._tried_at = now
-                    self._keys = await self._fetch()
-                    self._fetched_at = now
-        return self._keys.get(kid)
+                    await self._refresh(now)
+        key = self._keys.get(kid)
+        if key is None and self._failure is not None:
+            raise Unavailable(self._failure)  # a 401 would tell the client that its token is invalid
+        return key
+
+    async def _refresh(self, now: float) -> None:
+        try:
+            self._keys = await self._fetch()
+        except Unavailable as error:
+            self._failure = error.message
+        else:
+            self._fetched_at, self._failure = now, None
 
     def _is_stale(self) -> bool:
         return time.monotonic() - self._fetched_at > _KEPT_SECONDS

@@ -18,6 +18,7 @@ from moorage.usecases.ports import Ports
 from moorage.usecases.storage.storage_credentials import reseal_due
 from moorage.usecases.upkeep.autopilot import look_after_tables
 from moorage.usecases.upkeep.convert import convert_due
+from moorage.usecases.upkeep.lifetimes import record_lifetime
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
 
@@ -64,6 +65,7 @@ CHORES = (
     Chore("forget_keys", 30.0, _forget_keys),
     Chore("delete_old_accesses", 30.0, delete_old_accesses),
     Chore("reseal", 30.0, reseal_due),
+    Chore("record_lifetime", 30.0, record_lifetime),
     # At most a twentieth of the time: it reads the logs and manifests of many tables, and no client needs it soon.
     Chore("upkeep", 5.0, look_after_tables, rests=20.0),
 )

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from moorage.cli import arguments
 from moorage.cli.failure import USAGE, Failure
 from moorage.cli.progress import Progress
-from moorage.cli.spark_settings import require_settings
-from moorage.cli.worker import add_spark
+from moorage.cli.spark_settings import end_when_interrupted, spark_errors
+from moorage.cli.worker import add_spark, spark_settings
 
 if TYPE_CHECKING:
     from moorage.pipeline.ingest.requests import Request, Summary
@@ -37,14 +37,16 @@ def run(argv: list[str]) -> int:
     from moorage.client.spark import SparkUnavailable, session
     from moorage.pipeline.ingest import IngestRefused, ingest
 
-    settings = require_settings(args)
+    settings = spark_settings(args)
     if sys.stderr.isatty():
         settings = replace(settings, conf={"spark.ui.showConsoleProgress": "true", **settings.conf})
     try:
         request = _request(args)
-        with Progress() as progress:
+        _require_possible(request)
+        with spark_errors(), Progress() as progress:
             progress("starting Spark")
             spark = session(args.url, catalog=args.table.split(".")[0], token=args.token, settings=settings)
+            end_when_interrupted()
             try:
                 while True:
                     summary = ingest(spark, request, progress)
@@ -72,7 +74,7 @@ def _parser() -> arguments.Parser:
     parser.add_argument("--evolve", action="store_true", help="add new fields to the table as columns")
     parser.add_argument("--partition-by", default="", metavar="COLUMNS", help="the partitions of a new table")
     parser.add_argument("--no-header", action="store_true", help="CSV files have no header; columns are by position")
-    parser.add_argument("--delimiter", default=",", help="between the fields of CSV files")
+    parser.add_argument("--delimiter", help="between the fields of CSV files (default: a comma, in .tsv files a tab)")
     parser.add_argument("--watch", type=float, metavar="SECONDS", help="look for new files again after each pause")
     arguments.add_server(parser)
     arguments.add_json(parser)
@@ -98,6 +100,20 @@ def _request(args: argparse.Namespace) -> Request:
         header=not args.no_header,
         delimiter=args.delimiter,
     )
+
+
+def _require_possible(request: Request) -> None:
+    """Find mistakes in the command before Spark starts, which takes seconds."""
+    from moorage.client import Client
+    from moorage.client.delta.tables import split_name
+    from moorage.pipeline.ingest.files import find_files
+    from moorage.pipeline.ingest.run import require_plausible
+
+    require_plausible(request)
+    catalog, schema, _ = split_name(request.table)
+    find_files(request.source)
+    with Client(request.url, token=request.token) as client:
+        client.namespaces.get(catalog, [schema])
 
 
 def _names(text: str) -> tuple[str, ...]:

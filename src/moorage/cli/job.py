@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from moorage.cli.job_watch import watch
 from moorage.cli.server_client import run_verb, table_named, table_path
 from moorage.core.entries import JobState
 from moorage.core.job_options import OPTIONS
+from moorage.core.jobs import PIPELINE
 
 if TYPE_CHECKING:
     from moorage.client import Client
@@ -66,9 +68,23 @@ def _list(client: Client, args: argparse.Namespace) -> int:
     jobs = list(islice(found, args.limit))
     if not args.json and jobs:
         print(header())
+    known: dict[str, str] = {}
     for job in jobs:
-        print(_json(job) if args.json else as_row(job))
+        print(_json(job) if args.json else as_row(job, _about(client, job, known)))
     return 0
+
+
+def _about(client: Client, job: Job, known: dict[str, str]) -> str:
+    """The name of the table or pipeline of a job, or its id if it is gone or hidden."""
+    from moorage.client import ClientError
+
+    if job.kind == PIPELINE:
+        return ".".join(job.args["pipeline"])
+    if job.subject and job.subject not in known:
+        known[job.subject] = job.subject
+        with contextlib.suppress(ClientError):
+            known[job.subject] = ".".join(client.namespaces.table_by_id(job.subject).path)
+    return known[job.subject] if job.subject else ""
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -84,25 +100,25 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _start(client: Client, args: argparse.Namespace) -> int:
-    return _print(client.namespaces.create_job(*table_path(args.table), args.kind, dict(args.set)), args)
+    return _print(client, client.namespaces.create_job(*table_path(args.table), args.kind, dict(args.set)), args)
 
 
 def _show(client: Client, args: argparse.Namespace) -> int:
-    return _print(_job(client, args.id), args)
+    return _print(client, _job(client, args.id), args)
 
 
 def _watch(client: Client, args: argparse.Namespace) -> int:
     ended = watch(client, _job(client, args.id))
-    _print(ended, args)
+    _print(client, ended, args)
     return 0 if ended.state is JobState.SUCCEEDED else 1
 
 
 def _cancel(client: Client, args: argparse.Namespace) -> int:
-    return _print(client.jobs.cancel(_job(client, args.id).id), args)
+    return _print(client, client.jobs.cancel(_job(client, args.id).id), args)
 
 
 def _retry(client: Client, args: argparse.Namespace) -> int:
-    return _print(client.jobs.retry(_job(client, args.id).id), args)
+    return _print(client, client.jobs.retry(_job(client, args.id).id), args)
 
 
 def _job(client: Client, id: str) -> Job:
@@ -114,8 +130,8 @@ def _job(client: Client, id: str) -> Job:
     return client.jobs.get(id)
 
 
-def _print(job: Job, args: argparse.Namespace) -> int:
-    print(_json(job) if args.json else "\n".join(as_lines(job)))
+def _print(client: Client, job: Job, args: argparse.Namespace) -> int:
+    print(_json(job) if args.json else "\n".join(as_lines(job, _about(client, job, {}))))
     return 0
 
 

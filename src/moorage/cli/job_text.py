@@ -9,26 +9,29 @@ if TYPE_CHECKING:
     from moorage.client.answers import Job
 
 _BAR: Final = 24
+_ABOUT: Final = 28
 _ROW: Final = "{:<36}  {:<10}  {:<9}  {:<19}  {:>7}  {}"
 
 
 def header() -> str:
-    return _ROW.format("id", "kind", "state", "created", "attempt", "progress")
+    return _ROW.format("id", "kind", "state", "created", "attempt", f"{'about':<{_ABOUT}}  progress")
 
 
-def as_row(job: Job) -> str:
+def as_row(job: Job, about: str | None = None) -> str:
+    """A job in one line, with the name of its table or pipeline where that is not known to the reader."""
     attempt = f"{job.attempt} of {job.attempts}"
-    return _ROW.format(job.id, job.kind, job.state, _moment(job.created_at_ms), attempt, summary(job)).rstrip()
+    end = summary(job) if about is None else f"{about:<{_ABOUT}}  {summary(job)}"
+    return _ROW.format(job.id, job.kind, job.state, _moment(job.created_at_ms), attempt, end).rstrip()
 
 
-def as_lines(job: Job) -> list[str]:
+def as_lines(job: Job, about: str) -> list[str]:
     """Every fact about a job, one per line."""
     progress = job.progress or {}
     spark = progress.get("spark") or {}
     facts = {
         "job": f"{job.id} ({job.kind})",
         "state": f"{job.state}, attempt {job.attempt} of {job.attempts}",
-        "table": job.subject,
+        "about": about,
         "reason": job.args.get("reason"),
         "created": _moment(job.created_at_ms),
         "due": _moment(job.not_before_ms) if job.not_before_ms > job.created_at_ms and not job.ended_at_ms else None,

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from moorage.cli import arguments
-from moorage.cli.failure import Failure
+from moorage.cli.failure import USAGE, Failure
 from moorage.cli.job_watch import watch
 from moorage.cli.progress import Progress
 from moorage.cli.server_client import run_verb
-from moorage.cli.spark_settings import require_settings
-from moorage.cli.worker import add_spark
+from moorage.cli.worker import add_spark, spark_settings
 from moorage.core.entries import JobState
 from moorage.core.jobs import PIPELINE
 
@@ -119,7 +118,7 @@ def _check(client: Client, args: argparse.Namespace) -> int:
     from moorage.pipeline.sdp.project import ProjectFailed, run_project
 
     files = _files(args.folder)
-    settings = require_settings(args)
+    settings = spark_settings(args)
     try:
         with Progress() as progress, ConnectServer(settings, args.url, args.token) as server:
             progress("starting Spark")
@@ -167,6 +166,8 @@ def _run(client: Client, args: argparse.Namespace) -> int:
 
 def _list(client: Client, args: argparse.Namespace) -> int:
     catalog, *path = args.schema.split(".")
+    if not path or not all((catalog, *path)):
+        raise Failure(f"expected CATALOG.SCHEMA, not {args.schema!r}", code=USAGE)
     for pipeline in client.pipelines.list(catalog, path):
         _print(pipeline, f"{args.schema}.{pipeline.name}", args, is_short=True)
     return 0
@@ -206,17 +207,18 @@ def _drop(client: Client, args: argparse.Namespace) -> int:
 
 
 def _split(name: str) -> tuple[str, list[str], str]:
-    catalog, *path, last = name.split(".")
-    if not path or not all((catalog, *path, last)):
-        raise Failure(f"expected a pipeline CATALOG.SCHEMA.NAME, not {name!r}")
-    return catalog, path, last
+    catalog, *path = name.split(".")
+    if len(path) < 2 or not all((catalog, *path)):
+        raise Failure(f"expected a pipeline CATALOG.SCHEMA.NAME, not {name!r}", code=USAGE)
+    return catalog, path[:-1], path[-1]
 
 
 def _print(pipeline: Pipeline, name: str, args: argparse.Namespace, *, is_short: bool = False) -> int:
     if args.json:
         print(msgspec.json.encode(pipeline).decode())
         return 0
-    counts = f"{len(pipeline.tables)} streaming tables, {len(pipeline.views)} views, {len(pipeline.files)} files"
+    of_each = {"streaming table": pipeline.tables, "view": pipeline.views, "file": pipeline.files}
+    counts = ", ".join(f"{len(each)} {what}{'' if len(each) == 1 else 's'}" for what, each in of_each.items())
     print(f"{name}  {pipeline.digest[:12]}  {counts}")
     for flow in () if is_short else pipeline.flows:
         where = ":".join(str(part) for part in (flow.file, flow.line) if part)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from moorage.cli.failure import Failure
-from moorage.cli.spark_settings import catalogs_of, require_settings, spark_parser
+from moorage.cli.spark_settings import catalogs_of, spark_parser
 from moorage.cli.spark_shell import properties
+from moorage.cli.worker import spark_settings
 
 
 def run(argv: list[str]) -> int:
@@ -16,7 +17,7 @@ def run(argv: list[str]) -> int:
     from moorage.client.spark.failure import SparkUnavailable
     from moorage.client.spark.jars import TABLE_FORMATS, fetch_jars
 
-    settings = require_settings(args)
+    settings = spark_settings(args)
     try:
         conf = server_configuration(settings, [] if args.packages else fetch_jars(settings))
     except SparkUnavailable as error:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
 
 from moorage.cli import arguments
-from moorage.cli.failure import Failure
-from moorage.cli.worker import add_spark, spark_settings
-
-if TYPE_CHECKING:
-    from moorage.client.spark.settings import SparkSettings
+from moorage.cli.failure import INTERRUPTED, Failure
+from moorage.cli.worker import add_spark
 
 
 def spark_parser(verb: str, description: str) -> arguments.Parser:
@@ -23,11 +25,44 @@ def spark_parser(verb: str, description: str) -> arguments.Parser:
     return parser
 
 
-def require_settings(args: argparse.Namespace) -> SparkSettings:
-    settings = spark_settings(args)
-    if settings is None:
-        raise Failure("this command needs Spark; remove --no-spark")
-    return settings
+@contextlib.contextmanager
+def spark_errors() -> Iterator[None]:
+    """Errors of Spark become Failures, in one line."""
+    try:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+    except ImportError:
+        raise Failure("PySpark is not installed; install it with: pip install 'moorage[spark]'") from None
+    # PySpark prints an error of a query as a line of JSON with the stack of Java, before it raises it.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
+    try:
+        yield
+    except PySparkException as error:
+        raise Failure(_first_line(str(error))) from error
+    except Py4JJavaError as error:
+        # PySpark fails to convert errors that only Delta knows. What it raises then has the error as its context.
+        first = error.__context__ if isinstance(error.__context__, Py4JJavaError) else error
+        raise Failure(_first_line(str(first.java_exception.getMessage()))) from error
+
+
+def end_when_interrupted() -> None:
+    """End this process at once on Ctrl-C and SIGTERM, and with it Spark. Call it after Spark has started.
+
+    PySpark's own handler calls Java while another call waits for its answer. After that, each call fails with a stack
+    of Python, and so do those that would clean up. What runs here may be killed at any time, so nothing needs them.
+    """
+
+    def end(*_: object) -> None:
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
+def _first_line(message: str) -> str:
+    return message.strip().partition("\n")[0]
 
 
 def catalogs_of(args: argparse.Namespace) -> dict[str, str]:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from moorage.cli.failure import Failure
-from moorage.cli.spark_settings import catalogs_of, require_settings
+from moorage.cli.spark_settings import catalogs_of
+from moorage.cli.worker import spark_settings
 
 
 def run_shell(program: str, args: argparse.Namespace, more: Sequence[str]) -> int:
@@ -20,7 +21,7 @@ def run_shell(program: str, args: argparse.Namespace, more: Sequence[str]) -> in
     from moorage.client.spark.jars import fetch_jars, find_java, find_pyspark
     from moorage.client.spark.sessions import prepare_environment
 
-    settings = require_settings(args)
+    settings = spark_settings(args)
     if settings.remote is not None:
         raise Failure(f"moorage {program} starts Spark itself; remove --spark-remote")
     try:

@@ -68,7 +68,9 @@ class SparkWorker:
     def _run(self, url: str) -> int | None:
         from moorage.pipeline.sdp.connect_server import dying_with_parent
 
-        command = dying_with_parent([sys.executable, "-m", "moorage.cli.main", "worker", "--url", url, "--only-spark"])
+        worker = [sys.executable, "-m", "moorage.cli.main", "worker", "--url", url, "--only-spark"]
+        # Spark takes every core. Requests to the server on the same machine come first.
+        command = ["nice", "-n", "10", *dying_with_parent(worker)]
         # The terminal sends Ctrl-C to every process of its group; this one must stop before the server does.
         own_group: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
         with self._log.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log, **own_group) as process:

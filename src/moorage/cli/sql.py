@@ -10,7 +10,8 @@ import msgspec
 
 from moorage.cli import arguments
 from moorage.cli.failure import USAGE, Failure
-from moorage.cli.spark_settings import require_settings, spark_parser
+from moorage.cli.spark_settings import end_when_interrupted, spark_errors, spark_parser
+from moorage.cli.worker import spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,26 +30,23 @@ def run(argv: list[str]) -> int:
     text = _text(args.statement, args.file)
 
     from moorage.client import ClientError
-    from moorage.client.spark import SparkUnavailable, run_sql, session
+    from moorage.client.delta.sql import results_of
+    from moorage.client.spark import SparkUnavailable, session
 
-    settings = require_settings(args)
+    settings = spark_settings(args)
     try:
-        from pyspark.errors import PySparkException
-    except ImportError:
-        raise Failure("PySpark is not installed; install it with: pip install 'moorage[spark]'") from None
-    try:
-        spark = session(args.url, catalog=args.catalog, token=args.token, settings=settings)
-        try:
-            for result in run_sql(spark, text):
-                _print(result, as_json=args.json)
-        finally:
-            spark.stop()
+        with spark_errors():
+            spark = session(args.url, catalog=args.catalog, token=args.token, settings=settings)
+            end_when_interrupted()
+            try:
+                for result in results_of(spark, text):
+                    _print(result, as_json=args.json)
+            finally:
+                spark.stop()
     except (SparkUnavailable, ValueError) as error:
         raise Failure(str(error)) from error
     except ClientError as error:
         raise Failure(error.message) from error
-    except PySparkException as error:
-        raise Failure(str(error).partition("\n")[0]) from error
     return 0
 
 

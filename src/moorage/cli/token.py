@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from moorage.cli import arguments
 from moorage.cli.server_client import connected
+from moorage.core.tokens import parse_token
 
 
 def run(argv: list[str]) -> int:
@@ -18,7 +19,7 @@ def run(argv: list[str]) -> int:
     create.add_argument("--read-only", action="store_true", help="the token can change nothing")
     listing = verbs.add_parser("list", help="list tokens without their secrets", allow_abbrev=False)
     revoke = verbs.add_parser("revoke", help="revoke a token", allow_abbrev=False)
-    revoke.add_argument("id", help="the id of the token, as `moorage token list` shows it")
+    revoke.add_argument("id", help="its id, as `moorage token list` shows it, or the token itself")
     for each in (create, listing):
         each.add_argument("--for", dest="principal", metavar="NAME", help="for administrators: another user's tokens")
     for each in verbs.choices.values():
@@ -34,8 +35,10 @@ def _act(args: argparse.Namespace) -> int:
                 made = client.access.create_token(args.principal, comment=args.comment, days=args.days, scope=scope)
                 print(made.token)
             case "revoke":
-                client.access.revoke_token(args.id)
-                print(f"revoked {args.id}")
+                found = parse_token(args.id)
+                id = args.id if found is None else found.id
+                client.access.revoke_token(id)
+                print(f"revoked {id}")
             case _:
                 for token in client.access.tokens(args.principal):
                     used = "never used" if token.last_used_at is None else f"used {_day(token.last_used_at)}"

@@ -25,8 +25,12 @@ def run(argv: list[str]) -> int:
     arguments.add_server(parser)
     parser.add_argument("--once", action="store_true", help="exit when no job is due, instead of waiting for more")
     add_spark(parser)
+    parser.add_argument(
+        "--only-spark", action="store_true", help="run only jobs that need Spark, and start Spark with the first one"
+    )
+    parser.add_argument("--no-spark", action="store_true", help="run only jobs that need no Spark")
     args = parser.parse_args(argv)
-    settings = spark_settings(args)
+    settings = None if args.no_spark else spark_settings(args)
 
     from moorage.core.jobs import PIPELINE
     from moorage.pipeline.lanes import run_lanes
@@ -68,19 +72,13 @@ def add_spark(to: argparse.ArgumentParser) -> None:
         type=Path,
         help="settings of Spark, one per line as in spark-defaults.conf (MOORAGE_SPARK_CONF)",
     )
-    to.add_argument(
-        "--only-spark", action="store_true", help="run only jobs that need Spark, and start Spark with the first one"
-    )
-    to.add_argument("--no-spark", action="store_true", help="run only jobs that need no Spark")
 
 
-def spark_settings(args: argparse.Namespace) -> SparkSettings | None:
-    """The settings of Spark, flags before environment; None for a worker without Spark."""
+def spark_settings(args: argparse.Namespace) -> SparkSettings:
+    """The settings of Spark, flags before environment."""
     from moorage.client.spark.failure import SparkUnavailable
     from moorage.client.spark.settings import SparkSettings, parse_conf, read_conf
 
-    if args.no_spark:
-        return None
     try:
         found = SparkSettings.from_environment()
         file = {} if args.spark_conf_file is None else read_conf(args.spark_conf_file)

@@ -119,7 +119,7 @@ class Access:
         found = self._transport.read(f"{CONTROL}/scim2/{kind}", _Principals, query).resources
         if not found:
             what = {"Users": "user", "Groups": "group"}.get(kind, "service principal")
-            raise ClientError(f"there is no {what} '{name}'", code="NOT_FOUND", advice=Advice.NEVER, status=404)
+            raise _missing(what, name)
         return self._transport.read(f"{CONTROL}/scim2/{kind}{address(found[0].id)}", Principal)
 
     def find_any(self, name: str) -> Principal:
@@ -130,7 +130,12 @@ class Access:
             except ClientError as error:
                 if error.status != 404:
                     raise
-        return self.find("Groups", name)
+        try:
+            return self.find("Groups", name)
+        except ClientError as error:
+            if error.status != 404:
+                raise
+            raise _missing("user, service principal or group", name) from None
 
     def delete(self, kind: str, name: str) -> None:
         id = self.find(kind, name).id
@@ -164,6 +169,10 @@ class Access:
     def effective(self, kind: str, name: str) -> EffectivePermissions:
         """Who holds which privilege on an object, and where it is granted."""
         return self._transport.read(_object("effective-permissions", kind, name), EffectivePermissions)
+
+
+def _missing(what: str, name: str) -> ClientError:
+    return ClientError(f"there is no {what} '{name}'", code="NOT_FOUND", advice=Advice.NEVER, status=404)
 
 
 def _object(what: str, kind: str, name: str) -> str:

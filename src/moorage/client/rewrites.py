@@ -23,15 +23,15 @@ class Rewrites:
 
     def announce_expiry(self, id: str) -> Expired:
         """Make old versions unavailable, and enqueue the deletion of their files."""
-        return self._transport.change("POST", f"{_table(id)}/expiry", Expired)
+        return self._transport.change("POST", f"{_table(id)}/expiry", Expired, is_long=True)
 
     def delete_expired(self, id: str) -> Expired:
         """Delete the files of unavailable versions."""
-        return self._transport.note(f"{_table(id)}/deletion", Expired, body=None)
+        return self._transport.note(f"{_table(id)}/deletion", Expired, body=None, is_long=True)
 
     def write_checkpoint(self, id: str) -> Checkpointed:
         """Write a checkpoint of a Delta table."""
-        return self._transport.note(f"{_table(id)}/checkpoint", Checkpointed, body=None)
+        return self._transport.note(f"{_table(id)}/checkpoint", Checkpointed, body=None, is_long=True)
 
     def add_statistics(self, id: str, after: str | None) -> StatisticsAdded:
         """Compute the statistics of the next files of a Delta table that have none."""

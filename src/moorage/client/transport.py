@@ -37,6 +37,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 # By default, the server waits up to 25 s in a long poll and works up to 30 s on a request.
 _TIMEOUT: Final = httpx.Timeout(40.0, connect=5.0)
+_LONG_TIMEOUT: Final = httpx.Timeout(600.0, connect=5.0)
+"""For operations that the server lets take longer: it lists or deletes all files of a table in an object store."""
 
 
 class _ErrorDetail(msgspec.Struct):
@@ -129,20 +131,27 @@ class Transport:
         body: Any = None,
         query: Query = _NO_QUERY,
         key: str | None = None,
+        is_long: bool = False,
     ) -> A:
         """Send a change under an idempotency key, so that a retry returns the first outcome."""
-        request = self._request(verb, path, query, body)
+        request = self._request(verb, path, query, body, is_long=is_long)
         request.headers[_KEY] = key or uuid4().hex
         return self._send(request, answer, None)
 
-    def note(self, path: str, answer: type[A], *, body: Any, patience_s: float | None = None) -> A:
+    def note(
+        self, path: str, answer: type[A], *, body: Any, patience_s: float | None = None, is_long: bool = False
+    ) -> A:
         """Send a POST request without an idempotency key. Only for operations that are harmless to repeat."""
-        return self._send(self._request("POST", path, _NO_QUERY, body), answer, patience_s)
+        return self._send(self._request("POST", path, _NO_QUERY, body, is_long=is_long), answer, patience_s)
 
-    def _request(self, verb: str, path: str, query: Query, body: Any) -> httpx.Request:
+    def _request(self, verb: str, path: str, query: Query, body: Any, *, is_long: bool = False) -> httpx.Request:
         params = {name: str(value).lower() if value is True else str(value) for name, value in query.items() if value}
         request = self._http.build_request(
-            verb, self.url + path, params=params or None, content=None if body is None else msgspec.json.encode(body)
+            verb,
+            self.url + path,
+            params=params or None,
+            content=None if body is None else msgspec.json.encode(body),
+            timeout=_LONG_TIMEOUT if is_long else _TIMEOUT,
         )
         if body is not None:
             request.headers["content-type"] = "application/json"

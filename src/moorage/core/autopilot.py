@@ -66,10 +66,13 @@ def is_futile(job: Job) -> bool:
     return job.state is JobState.SUCCEEDED and isinstance(before, dict) and before == after
 
 
-def has_room(queued: Iterable[Job], running: Iterable[Job], *, now_ms: int) -> bool:
-    """Whether another job may be enqueued: a few wait for each worker, and a few if no worker is at work.
+def has_room(kind: str, due: Iterable[Job]) -> bool:
+    """Whether another job of a kind may be enqueued: a few wait for each worker, and a few if no worker is at work.
 
-    A job that is not due yet waits for something else than a worker.
+    `due` are the jobs that workers have or could take now. Jobs of other kinds do not count: where no worker has Spark,
+    compactions wait forever, and checkpoints must not wait with them.
     """
-    workers = {job.worker for job in running if job.worker}
-    return sum(job.not_before_ms <= now_ms for job in queued) < QUEUED_PER_WORKER * max(len(workers), 1)
+    jobs = list(due)
+    workers = {job.worker for job in jobs if job.worker}
+    waiting = sum(job.kind == kind and job.state is JobState.QUEUED for job in jobs)
+    return waiting < QUEUED_PER_WORKER * max(len(workers), 1)

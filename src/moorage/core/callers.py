@@ -30,6 +30,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """One of these principals owns the metastore, and with it every object."""
     is_read_only: bool = False
     """The token of the request may not change anything."""
+    token: SecurableId | None = None
+    """The token of this server that the request presented, or that its session belongs to."""
+    until_ms: int | None = None
+    """When this token expires, or the one by which a browser logged in. Tokens that the caller creates for itself end
+    then, too. None: never, or the caller logged in at an identity provider."""
     job: JobScope | None = None
     """The token of the request opens only this. The principal's own grants do not count then."""
     seq: Seq | None = None

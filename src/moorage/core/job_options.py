@@ -28,6 +28,8 @@ class CompactOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Delta: rewrite every file that has deleted rows."""
     full: bool = False
     """Rewrite files that need no rewrite, too."""
+    beside_writers: bool = False
+    """Delta, Iceberg: do not wait for writers that change rows. A write of theirs may fail because of the rewrite."""
 
 
 class ExpireOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,10 @@ class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatisticsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics have no options: the properties of the table state for which columns there are some."""
+    """The properties of the table state which columns have statistics."""
+
+    beside_writers: bool = False
+    """Do not wait for writers that change rows. A write of theirs may fail because files are added again."""
 
 
 Options = CheckpointOptions | CompactOptions | ExpireOptions | OrphanOptions | StatisticsOptions
@@ -71,6 +76,7 @@ _FORMATS: Final = {
     (COMPACT, "zorder_by"): ("delta", "iceberg"),
     (COMPACT, "where"): ("iceberg",),
     (COMPACT, "full"): ("delta", "iceberg"),
+    (COMPACT, "beside_writers"): ("delta", "iceberg"),
     (EXPIRE, "dry_run"): ("delta", "lance"),
 }
 """The formats of options that not all formats have. To ignore a condition would rewrite what the user excluded."""
@@ -94,7 +100,7 @@ def require_options(kind: str, args: dict[str, Any], table_format: str) -> None:
     if unknown:
         names = ", ".join(known) or "none"
         raise InvalidInput(
-            f"args: a {kind} job for {table_format} tables has no option {unknown[0]!r}; its options are {names}",
+            f"args: {kind} jobs for {table_format} tables have no option {unknown[0]!r}; their options are {names}",
             field="args",
         )
     parse_options(args, options)

@@ -1,7 +1,8 @@
 """Job tokens: what a worker presents while it works on one job. They open only the table of that job.
 
 They are signed and not stored. Each use reads the job, so a token ends with its job. It names the principal that took
-the job, which must still be active, and the fence of its lease, which every change is checked against.
+the job and the token that it presented, which must still be allowed to run jobs, and the fence of its lease, which
+every change is checked against.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from moorage.core.ids import Fence, JobId
+from moorage.core.ids import Fence, JobId, SecurableId
 
+_SEPARATOR = "\0"
+"""No name contains it."""
 _FORM = re.compile(r"moor_([0-9a-f]{32})_j([0-9A-Za-z-]{1,64})\.([A-Za-z0-9_-]+)_[A-Za-z0-9_-]{43}")
 
 
@@ -24,6 +27,8 @@ class JobToken(NamedTuple):
     fence: Fence
     principal: str
     """The name of the principal that took the job."""
+    made_from: SecurableId | None = None
+    """The token by which it took the job; None if an identity provider authenticated it."""
 
 
 def job_token_key(secret: bytes) -> bytes:
@@ -32,8 +37,9 @@ def job_token_key(secret: bytes) -> bytes:
 
 
 def new_job_token(key: bytes, token: JobToken) -> str:
-    name = urlsafe_b64encode(token.principal.encode()).decode().rstrip("=")
-    return _signed(key, f"moor_{token.job.replace('-', '')}_j{token.fence}.{name}")
+    taker = f"{token.principal}{_SEPARATOR}{token.made_from or ''}"
+    encoded = urlsafe_b64encode(taker.encode()).decode().rstrip("=")
+    return _signed(key, f"moor_{token.job.replace('-', '')}_j{token.fence}.{encoded}")
 
 
 def parse_job_token(key: bytes, text: str) -> JobToken | None:
@@ -41,10 +47,11 @@ def parse_job_token(key: bytes, text: str) -> JobToken | None:
     found = _FORM.fullmatch(text)
     if found is None or not hmac.compare_digest(_signed(key, text[: found.end(3)]), text):
         return None
-    digits, name = found[1], found[3]
+    digits, encoded = found[1], found[3]
     job = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-    principal = urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
-    return JobToken(JobId(job), Fence(found[2]), principal)
+    taker = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    principal, _, made_from = taker.partition(_SEPARATOR)
+    return JobToken(JobId(job), Fence(found[2]), principal, SecurableId(made_from) if made_from else None)
 
 
 def _signed(key: bytes, text: str) -> str:

@@ -99,6 +99,7 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     **{(privilege, kind): Grant.MANAGE for privilege in (Privilege.MANAGE, Privilege.INSPECT) for kind in Kind},
     (Privilege.READ, Kind.CATALOG): Grant.USE_CATALOG,
     (Privilege.READ, Kind.NAMESPACE): Grant.USE_SCHEMA,
+    (Privilege.READ_TABLES, Kind.NAMESPACE): Grant.SELECT,
     (Privilege.READ, Kind.TABLE): Grant.SELECT,
     (Privilege.READ, Kind.VIEW): Grant.SELECT,
     (Privilege.READ, Kind.VOLUME): Grant.READ_VOLUME,
@@ -140,7 +141,16 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
 }
 """The grant that gives a privilege on an object of a kind. What is not listed is for owners only."""
 
-_READS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.READ_FILES, Privilege.FOLLOW, Privilege.INSPECT})
+_READS = frozenset(
+    {
+        Privilege.BROWSE,
+        Privilege.READ,
+        Privilege.READ_TABLES,
+        Privilege.READ_FILES,
+        Privilege.FOLLOW,
+        Privilege.INSPECT,
+    }
+)
 _OF_JOBS = frozenset({Privilege.BROWSE, Privilege.READ, Privilege.MODIFY})
 
 Held = frozenset[str] | set[str]

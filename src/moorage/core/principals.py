@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.core.callers import RESERVED_NAMES
 from moorage.core.errors import InvalidInput
+from moorage.core.hosts import is_http_url
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key, require_name
 from moorage.core.securables import Doc, Kind, Securable
@@ -36,7 +37,16 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The names of the groups of which it is a direct member."""
     display_name: str | None = None
     external_id: str | None = None
-    """Its id at the identity provider."""
+    """Its id at the identity provider: what a SCIM client sends, or the account of a first login."""
+
+    @property
+    def account(self) -> str | None:
+        """The issuer and the subject whose tokens alone identify it; None if its name is enough.
+
+        A SCIM client sends an external id of another form, which the tokens of the provider do not have.
+        """
+        issuer, bar, _ = (self.external_id or "").partition("|")
+        return self.external_id if bar and is_http_url(issuer) else None
 
 
 class TokenDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

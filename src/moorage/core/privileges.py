@@ -15,6 +15,8 @@ class Privilege(StrEnum):
     """See the object and its description."""
     READ = "read"
     """Read its data."""
+    READ_TABLES = "read all tables of"
+    """Read the data of every table in it, also of those to come."""
     CREATE = "create"
     """Create children of any kind in it."""
     CREATE_CATALOG = "create catalogs"

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, Unauthenticated
 from moorage.core.ids import SecurableId
+from moorage.core.networks import is_among
 from moorage.core.securables import Doc, Securable
 
 Authentication: TypeAlias = Literal["TOKEN", "OIDC_FEDERATION"]
@@ -26,7 +26,6 @@ Authentication: TypeAlias = Literal["TOKEN", "OIDC_FEDERATION"]
 MAX_TOKENS: Final = 2
 """Two tokens are valid during a rotation: the former one until its end, and the new one."""
 MAX_GRANTS: Final = 1_000
-MAX_ADDRESSES: Final = 100
 MAX_PROPERTIES: Final = 50
 MAX_PROPERTY_KEY: Final = 255
 MAX_PROPERTY_VALUE: Final = 1_000
@@ -149,42 +148,9 @@ def activated(tokens: Sequence[RecipientToken], id: str, digest: str, now_ms: in
     return tuple(replace(token, digest=digest, activated_at_ms=now_ms) if token.id == id else token for token in tokens)
 
 
-def parse_addresses(texts: Sequence[str], field: str) -> tuple[str, ...]:
-    """The addresses and networks in their normal form, or InvalidInput."""
-    if len(texts) > MAX_ADDRESSES:
-        raise InvalidInput(f"{field} has {len(texts)} entries; at most {MAX_ADDRESSES} are allowed", field=field)
-    found = []
-    for text in texts:
-        try:
-            plain = text.strip()
-            found.append(str(ip_network(plain, strict=False) if "/" in plain else ip_address(plain)))
-        except ValueError:
-            raise InvalidInput(
-                f"{field}: {text!r} is not an IP address or network; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",
-                field=field,
-            ) from None
-    return tuple(found)
-
-
-def is_allowed_from(addresses: Sequence[str], peer: str) -> bool:
-    """Whether a request from this address is allowed. An address that cannot be read is not on any list."""
-    if not addresses:
-        return True
-    try:
-        found = _plain(ip_address(peer.partition("%")[0]))
-    except ValueError:
-        return False
-    return any(_contains(ip_network(each), found) for each in addresses)
-
-
-def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """A server that listens on IPv6 sees IPv4 clients as mapped addresses."""
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return address if mapped is None else mapped
-
-
-def _contains(network: IPv4Network | IPv6Network, address: IPv4Address | IPv6Address) -> bool:
-    return network.version == address.version and address in network
+def is_allowed_from(addresses: Sequence[str], address: str) -> bool:
+    """Whether a request from this address is allowed. Without a list, every address is."""
+    return not addresses or is_among(addresses, address)
 
 
 def granted(shares: Sequence[SecurableId], share: SecurableId) -> tuple[SecurableId, ...]:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ReportKind(StrEnum):
-    """The subject of a report. The first report is kept for a commit, the latest for scans, and all for accesses."""
+    """The subject of a report. For one number, the first report is kept; for scans, writers, lifetimes the latest."""
 
     COMMIT = "commit"
     SCAN = "scan"
@@ -16,3 +16,7 @@ class ReportKind(StrEnum):
     """Which job made a version. The first report is kept."""
     USE = "use"
     """Which job has read the table. Its number orders the jobs by time."""
+    WRITER = "writer"
+    """A client was told how to write the files of the table. Its number is 0."""
+    LIFETIME = "lifetime"
+    """A server hands out URLs that are valid for so many seconds, which is its number."""

@@ -36,10 +36,14 @@ def parse_interval(text: str) -> int:
     return sum(int(count) * _MS[unit] for count, unit in parts)
 
 
-def retention_ms(requested_days: float | None, stated: str | None) -> int:
-    """How long files are kept: what the table states, or longer if the request says so, never shorter."""
-    own = DEFAULT_MS if stated is None else parse_interval(stated)
-    return max(own, int((requested_days or 0) * DAY_MS))
+def retention_ms(requested_days: float | None, stated: str | None, kept_days: int | None = None) -> int:
+    """How long files are kept: what the table states, or longer if the request says so, never shorter.
+
+    A table can state it as a property of Delta (`stated`) and in its description (`kept_days`); the longer one applies.
+    """
+    stated_ms = [] if stated is None else [parse_interval(stated)]
+    kept_ms = [] if kept_days is None else [kept_days * DAY_MS]
+    return max(*(stated_ms + kept_ms or [DEFAULT_MS]), int((requested_days or 0) * DAY_MS))
 
 
 def raised_floor(versions_ascending: Iterable[Dated], floor: int, cutoff_ms: int, holds: Iterable[int] = ()) -> int:

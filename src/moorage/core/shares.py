@@ -66,7 +66,7 @@ def to_doc(details: ObjectDetails, comment: str | None = None) -> Doc:
 
 def require_share_name(name: str, field: str = "name") -> str:
     """Return the name of a share or recipient, or raise InvalidInput if clients could not address it."""
-    return _addressable(name, field)
+    return _addressable(name, field, "a name")
 
 
 def parse_shared_as(text: str, object_type: ObjectType, field: str = "shared_as") -> str:
@@ -76,15 +76,15 @@ def parse_shared_as(text: str, object_type: ObjectType, field: str = "shared_as"
     if len(parts) != (2 if object_type == "TABLE" else 1) or not all(parts):
         raise InvalidInput(f"{field} {text!r} does not have the form {form}", field=field)
     for part in parts:
-        _addressable(part, field)
+        _addressable(part, field, "a shared_as")
     return text if object_type == "TABLE" else f"{text}.{WHOLE_SCHEMA}"
 
 
-def _addressable(name: str, field: str) -> str:
+def _addressable(name: str, field: str, remedy: str) -> str:
     if not is_addressable_in_unity(require_name(name, field)):
         raise InvalidInput(
             f"{field} {name!r} contains a dot, a space or a slash, which recipients cannot address; "
-            "choose a name without them with shared_as",
+            f"choose {remedy} without them",
             field=field,
         )
     return name

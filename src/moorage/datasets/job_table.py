@@ -18,7 +18,8 @@ from urllib.parse import unquote
 import msgspec
 
 from moorage.core.errors import Forbidden, MoorageError, SecurableNotFound, VersionNotFound, VersionTaken
-from moorage.datasets.messages import Done, Manifest, Question, Refused, StagedManifest
+from moorage.datasets.messages import Manifest, Question, StagedManifest
+from moorage.processes.messages import Done, Refused
 
 if TYPE_CHECKING:
     from lance import LanceDataset, Transaction

@@ -7,8 +7,6 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from moorage.core.errors import MoorageError
-
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One version and the path of its manifest. Lance's paths start at the store's root, without a leading slash."""
@@ -65,23 +63,5 @@ class Question(msgspec.Struct, frozen=True):
     args: tuple[Any, ...]
 
 
-class Done(msgspec.Struct, frozen=True):
-    """The result of a job, or the answer to a question."""
-
-    result: Any
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A MoorageError, in either direction."""
-
-    error: MoorageError
-
-
 READY: Final = "ready"
 """The first message of a worker, sent when it has loaded pylance."""
-
-
-class Failed(msgspec.Struct, frozen=True):
-    """The job ended with an unexpected exception. The text is for the log."""
-
-    traceback: str

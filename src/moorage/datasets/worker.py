@@ -14,7 +14,8 @@ from typing import Any
 from moorage.core.errors import MoorageError
 from moorage.datasets.errors import to_moorage_error
 from moorage.datasets.job_table import JobTable
-from moorage.datasets.messages import READY, Done, Failed, Job, Question, Refused
+from moorage.datasets.messages import READY, Job, Question
+from moorage.processes.messages import Done, Failed, Refused
 
 _GB = 1024**3
 

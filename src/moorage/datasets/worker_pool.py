@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -15,7 +11,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from moorage.core.errors import MoorageError, Unavailable
 from moorage.datasets.job_table import JobTable
-from moorage.datasets.messages import Done, Failed, Job, Question, Refused, Versions
+from moorage.datasets.messages import Job, Question, Versions
+from moorage.processes.child import Child
+from moorage.processes.messages import Done, Failed, Refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,22 +101,12 @@ class WorkerPool:
             return _Worker(self._memory_gb).wait_until_ready()
 
 
-class _Worker:
-    """A process that runs `moorage.datasets.worker` at the other end of a pipe. It ends when the pipe is closed."""
+class _Worker(Child):
+    """A process that runs pylance."""
 
     def __init__(self, memory_gb: int) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "moorage.datasets.worker", str(theirs.fileno()), str(memory_gb)],
-                stdin=subprocess.DEVNULL,
-                # A session of its own: Ctrl-C in a terminal goes to the whole foreground process group. It would
-                # interrupt the worker with a traceback, and fail requests that the stopping server still finishes.
-                start_new_session=True,
-                pass_fds=[theirs.fileno()],
-                env=_environment(),
-            )
-        self.pipe = Connection(ours.detach())
+        # pylance logs a warning for every manifest that the catalog renames to its final name.
+        super().__init__("moorage.datasets.worker", str(memory_gb), environment={"LANCE_LOG": "error"})
 
     def wait_until_ready(self) -> _Worker:
         """Wait until the worker has loaded pylance. If the job is cancelled in the meantime, the next job uses it."""
@@ -127,31 +115,6 @@ class _Worker:
         except (EOFError, OSError):
             raise WorkerDied(f"a Lance worker ended with exit code {self.reap()} while it was starting") from None
         return self
-
-    @property
-    def is_alive(self) -> bool:
-        return not self.pipe.closed and self._process.poll() is None
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def reap(self) -> int:
-        """Kill the process, wait for its end, and return its exit code."""
-        self.pipe.close()
-        self._process.kill()
-        return self._process.wait()
-
-    def __del__(self) -> None:
-        self.reap()
-
-
-def _environment() -> dict[str, str]:
-    """Return the server's environment without Moorage's settings, which include passwords, and without AWS settings.
-
-    LANCE_LOG silences a warning: pylance logs one for every manifest that the catalog renames to its final name.
-    """
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("MOORAGE_", "AWS_"))}
-    return {"LANCE_LOG": "error", **own}
 
 
 class _RunningJob:

@@ -35,6 +35,7 @@ from moorage.core.errors import (
     Unavailable,
     leaves,
 )
+from moorage.core.networks import client_address
 from moorage.http.answers import JSON, Answer, Header
 from moorage.http.calls import Call, Headers, current_request_id, idempotency_key
 from moorage.http.cors import Cors
@@ -92,13 +93,16 @@ class App:
         trace: Trace | None = None,
         rates: RateLimit | None = None,
         cors: Cors | None = None,
+        proxies: tuple[str, ...] = (),
     ) -> None:
+        """`proxies` are the addresses and networks of proxies whose X-Forwarded-For is trusted."""
         self._ports = ports
         self._limits = limits or Limits()
         self._observe = observe
         self._trace = trace
         self._rates = rates
         self._cors = cors
+        self._proxies = proxies
         shortest = min(self._limits.read_seconds, self._limits.handle_seconds)
         self.room = Room(self._limits.memory_bytes)
         self.in_flight = InFlight(sweep_seconds=min(1.0, shortest / 4))
@@ -119,12 +123,19 @@ class App:
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
         """Accept a request. The returned coroutine answers it and must run as its own task."""
         exchange.request_id = self._request_id(exchange.headers)
+        exchange.address = self._address_of(exchange)
         self.in_flight.enter(exchange)
         return self._serve(exchange) if self._trace is None else self._serve_traced(exchange, self._trace)
 
     async def _serve_traced(self, exchange: Exchange, trace: Trace) -> None:
         with trace(exchange):
             await self._serve(exchange)
+
+    def _address_of(self, exchange: Exchange) -> str:
+        forwarded = exchange.headers.raw(b"x-forwarded-for") if self._proxies else None
+        if forwarded is None:
+            return exchange.peer.address
+        return client_address(exchange.peer.address, forwarded.decode("latin-1"), self._proxies)
 
     def _request_id(self, headers: Headers) -> str:
         """The client's own id if it is safe to write to a log line, otherwise a new one."""
@@ -166,7 +177,7 @@ class App:
             if api.authenticate is None:
                 authenticate = partial(self._ports.access.authenticate, credential, headers)
             else:
-                authenticate = partial(api.authenticate, self._ports, credential, exchange.peer.address)
+                authenticate = partial(api.authenticate, self._ports, credential, exchange.address)
             if self._rates is None:
                 caller = LOCAL if route.public else await authenticate()
             else:
@@ -190,7 +201,7 @@ class App:
                 headers=headers,
                 key=idempotency_key(headers) if route.keyed else None,
                 path=exchange.path,
-                address=exchange.peer.address,
+                address=exchange.address,
                 authenticate=authenticate,
             )
             self._begin_handling(exchange, route)
@@ -219,7 +230,7 @@ class App:
         route: Route,
     ) -> Caller:
         """The caller of a request that is within its rate. Callers without a valid token are counted by address."""
-        address = f"address {exchange.peer.address}"
+        address = f"address {exchange.address}"
         if route.public:
             if api.rate_limited:
                 rates.require(address)

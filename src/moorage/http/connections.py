@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import struct
 from collections import deque
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -23,11 +26,14 @@ if TYPE_CHECKING:
     from moorage.http.server import HttpServer
 
 _LARGEST_HEAD = 64 * 1024
+_HEAD_TOO_LARGE = (431, f"the request head is larger than {_LARGEST_HEAD} bytes")
 _LARGEST_UNREQUESTED = 256 * 1024
 """How much of a body is buffered before a handler asks for it."""
 _LARGEST_COPIED = 256 * 1024
 """A body up to this size is sent in one write with its head. Copying a larger one would cost as much as sending it."""
 _LINGER_SECONDS = 2.0
+_RESET, _NO_RESET = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+"""Values of SO_LINGER: whether to reset a connection that is closed."""
 _LINE_BREAK = ord("\n")
 """An integer, not bytes: for `bytes in bytes` CPython first raises and discards an internal exception."""
 
@@ -58,7 +64,9 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         self._head_bytes = 0
         self._host = b""
-        self._head_error = ""
+        self._received = 0
+        self._framing_bytes = 0
+        self._refusal = (0, "")
         # The exchange whose body is being read, the ones that wait, and the one that is being answered.
         self._arriving: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -69,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._unrequested = 0
         self._body_progress: asyncio.Future[None] | None = None
         self._chunked: bool | None = None
+        self._ends_by_close = False
         self._writable: asyncio.Future[None] | None = None
         # The state of the client.
         self._is_paused = False
@@ -91,20 +100,25 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_ignored:
             return
+        self._received = len(data)
+        self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
             self._decline_upgrade(data[offer.args[0] :])
         except httptools.HttpParserCallbackError:
-            if not self._head_error:
+            if not self._refusal[0]:
                 raise
-            self._refuse(400, self._head_error)
+            self._refuse(*self._refusal)
         except httptools.HttpParserError as error:
             self._refuse(400, str(error))
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _LARGEST_HEAD:
-                self._refuse(431, f"the request head is larger than {_LARGEST_HEAD} bytes")
+                self._refuse(*_HEAD_TOO_LARGE)
+        elif self._arriving is not None and self._framing_bytes > _LARGEST_HEAD:
+            # The parser keeps a trailer until its line ends, and no limit of the body counts it.
+            self._refuse(400, f"the request has more than {_LARGEST_HEAD} bytes between two parts of its body")
 
     def eof_received(self) -> bool:
         """The client will send no more. It still gets the answer to its last request, but a stream is ended."""
@@ -143,7 +157,7 @@ class Connection(asyncio.Protocol):
         if self._in_head:  # trailers after the body are ignored
             name = name.lower()
             if name == b"host" and name in self._headers:
-                self._reject("the request has more than one Host header")
+                self._reject(400, "the request has more than one Host header")
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
@@ -151,6 +165,8 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade():
             return
         self._in_head = False
+        if self._head_bytes + self._received > _LARGEST_HEAD:  # the bytes may also be those of a body
+            self._check_head_size()
         is_1_1 = parser.get_http_version() == "1.1"
         host = self._headers.get(b"host")
         if host != self._host:  # most clients send the same host each time
@@ -159,14 +175,19 @@ class Connection(asyncio.Protocol):
         exchange = Exchange(parser.get_method().decode("ascii"), path, query, Headers(self._headers), self)
         exchange.keeps = is_1_1 and parser.should_keep_alive()
         self._unrequested = 0
+        self._framing_bytes = 0
         self._arriving = exchange
         self._waiting.append(exchange)
         self._start_next()
         if self._waiting:
             self._pause_reading()
 
+    def on_chunk_header(self) -> None:
+        self._framing_bytes = 0
+
     def on_body(self, chunk: bytes) -> None:
         assert self._arriving is not None  # noqa: S101 - a body follows its head
+        self._framing_bytes = 0
         self._arriving.chunks.append(chunk)
         if self._body_progress is not None:
             self._wake_reader()
@@ -180,6 +201,8 @@ class Connection(asyncio.Protocol):
             self._arriving.arrived = True
             self._arriving = None
             self._wake_reader()
+            if not self._waiting:
+                self._resume_reading()  # a large body can be complete before a handler asks for it
 
     # --- called by the exchange -------------------------------------------------------------------
 
@@ -218,13 +241,7 @@ class Connection(asyncio.Protocol):
         if not exchange.keeps:
             parts.append(b"connection: close\r\n")
         if answer.stream_of is not None:
-            self._chunked = answer.length is None and self._parser.get_http_version() == "1.1"
-            if answer.length is not None:
-                parts.append(b"content-length: %d\r\n\r\n" % answer.length)
-            else:
-                parts.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
-                exchange.keeps = exchange.keeps and self._chunked
-            self._write(b"".join(parts))
+            self._begin_stream(exchange, answer.length, parts)
             return
         if status not in _BODILESS:
             parts.append(b"content-length: %d\r\n" % (len(body) if answer.length is None else answer.length))
@@ -239,6 +256,18 @@ class Connection(asyncio.Protocol):
             self._write(b"".join(parts))
         self._finish(exchange)
 
+    def _begin_stream(self, exchange: Exchange, length: int | None, head: list[bytes]) -> None:
+        self._chunked = length is None and self._parser.get_http_version() == "1.1"
+        if length is not None:
+            head.append(b"content-length: %d\r\n\r\n" % length)
+        elif self._chunked:
+            head.append(b"transfer-encoding: chunked\r\n\r\n")
+        else:
+            head.append(b"\r\n")
+            exchange.keeps = False
+            self._reset_on_close(_RESET)
+        self._write(b"".join(head))
+
     async def send_chunk(self, chunk: bytes) -> None:
         if chunk:  # an empty chunk would end the stream
             self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk)
@@ -248,6 +277,8 @@ class Connection(asyncio.Protocol):
     def end_stream(self) -> None:
         if self._chunked:
             self._write(b"0\r\n\r\n")
+        elif self._ends_by_close:
+            self._reset_on_close(_NO_RESET)
         self._chunked = None
         self._finish(self._current())
 
@@ -275,6 +306,17 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     # --- internals --------------------------------------------------------------------------------
+
+    def _reset_on_close(self, linger: bytes) -> None:
+        """Choose how the connection is closed, also by the system if this process is killed.
+
+        For a client of HTTP/1.0, such as nginx in its default configuration, the end of the connection is the end of a
+        stream. Only a reset tells it that the stream is incomplete.
+        """
+        self._ends_by_close = linger == _RESET
+        if not self._transport.is_closing():
+            with suppress(OSError):  # the client has closed the connection
+                self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
     def _current(self) -> Exchange:
         assert self._exchange is not None  # noqa: S101 - only the current exchange uses the connection
@@ -313,14 +355,19 @@ class Connection(asyncio.Protocol):
         """RFC 9112, section 3.2: a proxy and this server could interpret a missing or invalid Host differently."""
         if host is None:
             if required:
-                self._reject("an HTTP/1.1 request requires a Host header")
+                self._reject(400, "an HTTP/1.1 request requires a Host header")
         elif not _HOST.fullmatch(host):
-            self._reject("the Host header is not a valid host name or address")
+            self._reject(400, "the Host header is not a valid host name or address")
         else:
             self._host = host
 
-    def _reject(self, reason: str) -> NoReturn:
-        self._head_error = reason
+    def _check_head_size(self) -> None:
+        size = len(self._target) + sum(len(name) + len(value) for name, value in self._headers.items())
+        if size > _LARGEST_HEAD:
+            self._reject(*_HEAD_TOO_LARGE)
+
+    def _reject(self, status: int, reason: str) -> NoReturn:
+        self._refusal = status, reason
         raise _InvalidHead
 
     def _refuse(self, status: int, reason: str) -> None:

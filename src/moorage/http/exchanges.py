@@ -61,6 +61,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     `chunks` is the part of the body received so far, and `arrived` is true when the body is complete. `room` is the
     number of bytes reserved from the memory for large bodies. `keeps` is true if the connection may be reused.
+    `address` is that of the client, also behind trusted proxies.
     """
 
     verb: str
@@ -72,6 +73,7 @@ class Exchange(msgspec.Struct, eq=False):
     arrived: bool = False
     room: int = 0
     keeps: bool = True
+    address: str = ""
     request_id: str = ""
     started: float = msgspec.field(default_factory=time.monotonic)
     seconds: float = 0.0

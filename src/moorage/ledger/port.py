@@ -244,6 +244,13 @@ class Ledger(Protocol):
         """
         ...
 
+    async def due_jobs(self, *, limit: int = 100) -> tuple[Job, ...]:
+        """The jobs that workers have or could take now, in the order in which they are taken.
+
+        The runtime does not grow with the number of jobs that ended, nor with that of jobs that are due later.
+        """
+        ...
+
     # --- notes: written without an entry; they only move forward, and losing one is always safe --
 
     async def lease_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:

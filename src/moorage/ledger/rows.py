@@ -194,7 +194,7 @@ def staged(row: Sequence[Any]) -> Staged:
 
 REPORT_COLUMNS: Final = "table_id, version, at_ms, body"
 ON_REPORT_CONFLICT: Final = """on conflict (table_id, kind, version)
-do update set at_ms = excluded.at_ms, body = excluded.body where r.kind = 'scan'"""
+do update set at_ms = excluded.at_ms, body = excluded.body where r.kind in ('scan', 'writer', 'lifetime')"""
 
 
 def report(row: Sequence[Any]) -> Report:

@@ -5,6 +5,7 @@ Every commit carries the fence of the job in the header `Moorage-Job`, so a work
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from moorage.pipeline.figures import figures
 from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.spark_facts import spark_facts
 from moorage.pipeline.statements import own_session, quoted, run_statement
-from moorage.pipeline.stream_marks import INGEST_MARK, STREAM_MARK, Snapshot, snapshots_for_streams
+from moorage.pipeline.stream_marks import INGEST_MARK, STREAM_MARK, Snapshot, snapshots_for_streams, snapshots_since
 from moorage.pipeline.warm_session import WarmSession
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _CATALOG: Final = "moorage_job"
 _DELEGATION: Final = "vended-credentials,remote-signing"
 _TARGET_SIZE: Final = "write.target-file-size-bytes"
 _KEEP_LAST: Final = "history.expire.min-snapshots-to-keep"
+_MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_DEFAULT_AGE_MS: Final = 5 * _DAY_MS
 _MAX_NAMED: Final = 100
 _CONFLICTS: Final = ("ValidationException", "CommitFailedException")
 _DELETES: Final = {"delete-ratio-threshold": "0.05", "delete-file-threshold": "5", "remove-dangling-deletes": "true"}
@@ -59,13 +63,19 @@ class AttachedTable:
     def _run(self, sql: str) -> list[Row]:
         return run_statement(self._session, sql, tag=self._tag, progress=self._progress)
 
-    def snapshots_for_streams(self) -> int:
-        """How many snapshots, counted from the newest one, must stay so that streams find their last batch."""
+    def snapshots_in_use(self, age_ms: float) -> int:
+        """How many snapshots, counted from the newest one, must stay for readers and for streams.
+
+        Iceberg counts the age of a snapshot from its commit. One that was current until a compaction a minute ago may
+        be old, and queries and URLs that began with it still need its files.
+        """
         mark = f"coalesce(summary['{STREAM_MARK}'], summary['{INGEST_MARK}'])"
         rows = self.rows_of("snapshots", f"snapshot_id, parent_id, unix_millis(committed_at) AS at_ms, {mark} AS query")
         current = self.rows_of("refs WHERE name = 'main'", "snapshot_id")
         snapshots = {row["snapshot_id"]: Snapshot(row["parent_id"], row["at_ms"], row["query"]) for row in rows}
-        return snapshots_for_streams(snapshots, current[0]["snapshot_id"] if current else None)
+        newest = current[0]["snapshot_id"] if current else None
+        since = snapshots_since(snapshots, newest, time.time() * 1000 - age_ms)
+        return max(since, snapshots_for_streams(snapshots, newest))
 
     def figures(self) -> dict[str, int]:
         """Files, bytes and rows of the current snapshot, and the number of manifests and snapshots."""
@@ -149,12 +159,20 @@ def expire_iceberg(
         given["older_than"] = timestamp(options.older_than_days)
     stated = properties.get(_KEEP_LAST, "")
     keep_last = options.keep_last or (int(stated) if stated.isdigit() else 1)
-    for_streams = attached.snapshots_for_streams()
-    if options.keep_last is not None or for_streams > keep_last:
-        given["retain_last"] = str(max(keep_last, for_streams))
+    in_use = attached.snapshots_in_use(_age_ms(options, properties))
+    if options.keep_last is not None or in_use > keep_last:
+        given["retain_last"] = str(max(keep_last, in_use))
     progress({"step": "removing snapshots and their files", "fraction": 0.2})
     deleted = attached.call("expire_snapshots", **given)[0].asDict()
     return {"before": before, "after": attached.figures(), "deleted": _counts(deleted)}
+
+
+def _age_ms(options: ExpireOptions, properties: dict[str, str]) -> float:
+    """How old a snapshot must be to expire."""
+    if options.older_than_days is not None:
+        return options.older_than_days * _DAY_MS
+    stated = properties.get(_MAX_AGE, "")
+    return int(stated) if stated.isdigit() else _DEFAULT_AGE_MS
 
 
 def remove_orphans(

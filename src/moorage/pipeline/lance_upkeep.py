@@ -180,7 +180,7 @@ def expire_lance(
     source = source_of(client, table)
     lake = Lake(source.uri, headers=source.headers)
     progress({"step": "looking for old versions"})
-    expired = _expired(lake, source, before=datetime.now(UTC) - age, keep_last=asked.keep_last or 1)
+    expired, kept = _expired(lake, source, before=datetime.now(UTC) - age, keep_last=asked.keep_last or 1)
     if asked.dry_run:
         return {"versions": len(expired), "old_versions": 0, "bytes_removed": 0}
     progress({"step": f"removing the records of {len(expired)} versions", "fraction": 0.2})
@@ -192,12 +192,16 @@ def expire_lance(
         ]
         lake.batch_delete_table_versions(BatchDeleteTableVersionsRequest(id=list(source.id), ranges=ranges))
     progress({"step": "deleting files", "fraction": 0.5})
-    removed = source.open().cleanup_old_versions(age, asked.keep_last or 1, error_if_tagged_old_versions=False)
+    removed = source.open().cleanup_old_versions(age, kept, error_if_tagged_old_versions=False)
     return {"versions": len(expired), "old_versions": removed.old_versions, "bytes_removed": removed.bytes_removed}
 
 
-def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> list[int]:
-    """The versions of the main line that may be removed, ascending."""
+def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> tuple[list[int], int]:
+    """The versions of the main line that may be removed, ascending, and how many of the newest are kept.
+
+    Among these is the version that was current at `before`. It may be old, but queries that began with it a minute ago,
+    before a compaction, still need its files.
+    """
     from lance_namespace import ListTableVersionsRequest
 
     found, token = [], None
@@ -209,11 +213,13 @@ def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> 
         if not token or not page.versions:
             break
     dataset = source.open()
-    kept = {each["version"] for each in dataset.tags.list().values() if each.get("branch") is None}
-    kept |= {each["parent_version"] for each in dataset.branches.list().values() if each.get("parent_branch") is None}
+    named = {each["version"] for each in dataset.tags.list().values() if each.get("branch") is None}
+    named |= {each["parent_version"] for each in dataset.branches.list().values() if each.get("parent_branch") is None}
     limit_ms = before.timestamp() * 1000
-    old = [each.version for each in found[keep_last:] if (each.timestamp_millis or 0) < limit_ms]
-    return sorted(set(old) - kept)
+    since = sum((each.timestamp_millis or 0) >= limit_ms for each in found)
+    kept = max(keep_last, since + 1)
+    old = {each.version for each in found[kept:] if (each.timestamp_millis or 0) < limit_ms}
+    return sorted(old - named), kept
 
 
 def _spans(versions: Sequence[int]) -> list[tuple[int, int]]:

@@ -37,3 +37,14 @@ def snapshots_for_streams(snapshots: Mapping[int, Snapshot], current: int | None
                 needed = count
         current = snapshot.parent
     return needed
+
+
+def snapshots_since(snapshots: Mapping[int, Snapshot], current: int | None, cutoff_ms: float) -> int:
+    """How many snapshots, counted from the current one, were current at some time since a moment."""
+    count = 0
+    while current is not None and current in snapshots:
+        count += 1
+        if snapshots[current].at_ms <= cutoff_ms:
+            break
+        current = snapshots[current].parent
+    return count

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from moorage.client.spark import SparkSettings, SparkUnavailable, start_session
+from moorage.client.spark import SparkSettings, SparkUnavailable, discard_session, is_alive, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +28,13 @@ class WarmSession:
         return self._settings.remote is not None
 
     def get(self) -> SparkSession:
-        """The session. The first call starts it; calls during the start wait."""
+        """The session. The first call starts it, and another one if Spark has ended; calls during the start wait."""
         with self._lock:
+            if self._session is not None and not is_alive(self._session, self._settings):
+                # Without this, one JVM that the system killed for its memory would fail every later job of the worker.
+                log.warning("Spark has ended; starting it again")
+                discard_session(self._session, self._settings)
+                self._session = None
             if self._session is None:
                 self._session = start_session(self._settings)
             return self._session

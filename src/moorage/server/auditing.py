@@ -27,7 +27,7 @@ def auditing(ports: Ports, *, reads: bool) -> Callable[[Exchange], None]:
             caller=None if route.public else exchange.caller,
             api=route.api,
             operation=route.operation,
-            address=exchange.peer.address,
+            address=exchange.address,
             error=exchange.error,
             status=status,
             is_counted=route.mutation or reads,

@@ -47,6 +47,7 @@ from moorage.usecases.identity.administrator import ensure_administrator, has_ad
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
 from moorage.usecases.upkeep.autopilot import totals
+from moorage.usecases.upkeep.lifetimes import record_lifetime
 from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
@@ -211,6 +212,7 @@ def make_app(settings: Settings, ports: ServerPorts, tracing: Tracing | None = N
         trace=tracing.span if tracing else None,
         rates=RateLimit(settings.rate_limit) if settings.rate_limit else None,
         cors=Cors(settings.origins) if settings.origins else None,
+        proxies=settings.proxies,
     )
     ports.metrics.gauge("moorage_requests_in_flight", "Requests in progress.", lambda: len(app.in_flight))
     ports.metrics.gauge("moorage_bodies_waiting", "Large requests waiting for memory.", lambda: app.room.waiting)
@@ -240,6 +242,7 @@ async def serve(
     token = await ensure_administrator(ledger) if ports.access.authenticates else None
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
     app = make_app(settings, ports, tracing)
+    await record_lifetime(ports)  # before the first URL is handed out
     stopping = asyncio.Event()
     chores = asyncio.create_task(run_chores(ports, stopping, interval_s=settings.chores_interval_seconds))
 
@@ -255,6 +258,7 @@ async def serve(
         stopping.set()
         await chores
         ports.worker_pool.close()
+        ports.processes.close()
         await ledger.close()
         if tracing:
             tracing.stop()

@@ -21,8 +21,10 @@ from msgspec import Meta
 from moorage.access.browser_logins import BrowserClient
 from moorage.access.logins import LoginRules
 from moorage.access.oidc import is_issuer_url
+from moorage.core.errors import InvalidInput
 from moorage.core.hosts import has_ip_address, is_http_url, is_loopback, is_postgres_url
 from moorage.core.locations import normalize_location
+from moorage.core.networks import parse_addresses
 from moorage.storage.s3_account import S3Account, S3Key
 from moorage.storage.secrets import parse_keys
 
@@ -95,6 +97,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     public_url: Annotated[
         str | None,
         Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
+    ] = None
+    trusted_proxies: Annotated[
+        str | None,
+        Meta(description="IP addresses and networks separated by commas: proxies whose X-Forwarded-For is trusted"),
     ] = None
     tls_cert: Annotated[
         Path | None, Meta(description="a file with the certificate and its chain in PEM format: serve HTTPS")
@@ -235,6 +241,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def origins(self) -> tuple[str, ...]:
         """The origins whose pages may use the APIs."""
         return tuple(_locations(self.cors_origins)) if self.cors_origins else ()
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """The proxies that state the address of a client."""
+        return parse_addresses(_locations(self.trusted_proxies), "trusted_proxies") if self.trusted_proxies else ()
 
     @property
     def issuers(self) -> tuple[str, ...]:
@@ -427,6 +438,10 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
             raise SettingsError(f"{sources[name]} needs {other}: {_description(other)}")
     if not all(is_http_url(origin) and not urlsplit(origin).path and _is_plain(origin) for origin in settings.origins):
         raise _wrong("cors_origins", settings.cors_origins, sources["cors_origins"])
+    try:
+        _ = settings.proxies
+    except InvalidInput:
+        raise _wrong("trusted_proxies", settings.trusted_proxies, sources["trusted_proxies"]) from None
     _check_s3(settings, sources)
     _check_oidc(settings, sources)
     _check_keys(settings, sources)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from moorage.snapshots.states import Read
 
 LARGEST_FILE = 2 * 1024 * 1024 * 1024
+_FEW_FILES = 32
+"""So many names are classified faster than a thread is started."""
 _PARALLEL_PIECES = 4
 """Each piece is in memory twice while it is read: compressed and decompressed."""
 
@@ -51,13 +53,19 @@ class LogReader:
         """List the log's files, starting at the last checkpoint if that suffices for the wanted version."""
         hint = None if whole else await self._last_checkpoint()
         if hint is not None and (wanted is None or hint <= wanted):
-            log = await self._list(after=f"{LOG}{hint:020}")
+            log = await self.listing_from(hint)
             if any(wanted is None or version <= wanted for version in log.checkpoints):
                 return log
         return await self._list(after="")
 
+    async def listing_from(self, version: int) -> LogFiles:
+        """List the log's files of a version and of newer ones."""
+        return await self._list(after=f"{LOG}{version:020}")
+
     async def _list(self, *, after: str) -> LogFiles:
         listed = await self._storage.list(self._ref.root, LOG, after=after)
+        if len(listed) <= _FEW_FILES:
+            return read_listing(listed, latest=self._ref.latest)
         return await asyncio.to_thread(read_listing, listed, latest=self._ref.latest)
 
     async def _last_checkpoint(self) -> int | None:

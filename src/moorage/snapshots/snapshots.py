@@ -149,13 +149,23 @@ class Snapshots:
         return await self._load(ref, version, log, self._newest_cached(ref, version, _EMPTY_LOG), seen=None)
 
     async def _external(self, ref: TableRef, version: int | None, *, whole: bool) -> Snapshot:
-        log = await LogReader(self._storage, ref).listing(wanted=version, whole=whole)
+        reader = LogReader(self._storage, ref)
+        log = None if whole or version is not None else await self._listing_from_known(reader, ref)
+        log = log or await reader.listing(wanted=version, whole=whole)
         wanted = _require_version(ref, version, log.latest)
         seen = log.newest_file(wanted)
         found = self._cache.get(_key(ref), wanted, seen)
         known = self._newest_cached(ref, wanted, log)
         load = partial(self._load, ref, wanted, log, known, seen=seen)
         return found or await self._load_once((_key(ref), wanted, seen), load)
+
+    async def _listing_from_known(self, reader: LogReader, ref: TableRef) -> LogFiles | None:
+        """List the log from the newest cached version on. None: none is cached, or the folder was refilled."""
+        for version in self._cache.versions(_key(ref), up_to=sys.maxsize)[:1]:
+            log = await reader.listing_from(version)
+            if self._cache.get(_key(ref), version, log.newest_file(version)) is not None:
+                return log
+        return None
 
     def _newest_cached(self, ref: TableRef, version: int, log: LogFiles) -> Snapshot | None:
         """Return the newest cached snapshot at or below this version that still matches the log folder."""
@@ -178,7 +188,8 @@ class Snapshots:
         own = ref.commits.get(version) or log.commits.get(version)
         if own is not None and (not segment.steps or segment.steps[-1].source is not own):
             state = await asyncio.to_thread(with_commit_info, state, await reader.read(Step(version, own)))
-        snapshot = snapshot_of(ref, state, timestamp_ms=timestamp_of(state, log), seen=seen)
+        time_known = (-1, -1) if known is None else (known.version, known.timestamp_ms)
+        snapshot = snapshot_of(ref, state, timestamp_ms=timestamp_of(state, log, time_known), seen=seen)
         self._cache.put(_key(ref), snapshot)
         return snapshot
 

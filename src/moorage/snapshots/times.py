@@ -35,27 +35,30 @@ def in_commit_times(protocol: Protocol, metadata: Metadata) -> InCommit | None:
     return InCommit(int(version) if version.isdecimal() else 0, int(at_ms) if at_ms.isdecimal() else 0)
 
 
-def file_times(log: LogFiles) -> dict[int, int]:
-    """Return the times of the commit files, each at least a millisecond after the one before.
+def file_times(log: LogFiles, known: tuple[int, int] = (-1, -1)) -> dict[int, int]:
+    """Return the times of the commit files after a known version and its time.
 
-    The clocks of writers differ, so the modification times may not be in the order of the versions.
+    The clocks of writers differ, so the modification times may not be in the order of the versions. Each time is at
+    least a millisecond after the one before.
     """
     times: dict[int, int] = {}
-    last = -1
-    for version in sorted(log.commits):
+    first, last = known[0] + 1, known[1]
+    for version in sorted(version for version in log.commits if version >= first):
         last = max(log.commits[version].modified_ms, last + 1)
         times[version] = last
     return times
 
 
-def timestamp_of(state: LogState, log: LogFiles) -> int:
-    """Return the commit time of the state's version."""
+def timestamp_of(state: LogState, log: LogFiles, known: tuple[int, int] = (-1, -1)) -> int:
+    """Return the commit time of the state's version. `known` is an older version and its time."""
     if state.protocol is not None and state.metadata is not None and in_commit_times(state.protocol, state.metadata):
         stated = (state.commit_info or {}).get("inCommitTimestamp")
         if isinstance(stated, int):
             return stated
     return (
-        file_times(log).get(state.version) or writer_timestamp(state.commit_info) or checkpoint_time(log, state.version)
+        file_times(log, known).get(state.version)
+        or writer_timestamp(state.commit_info)
+        or checkpoint_time(log, state.version)
     )
 
 

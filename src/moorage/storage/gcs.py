@@ -27,7 +27,7 @@ _LIFETIME_SECONDS: Final = 3600
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a token type
 _READ: Final = ("inRole:roles/storage.objectViewer",)
-_WRITE: Final = ("inRole:roles/storage.objectViewer", "inRole:roles/storage.objectUser")
+_WRITE: Final = ("inRole:roles/storage.objectUser",)
 _QUOTED: Final = re.compile(r"['\"\\]")
 
 
@@ -127,21 +127,31 @@ async def _own_token(account: GcsAccount) -> str:
 
 
 def access_boundary(*locations: str, writes: bool) -> dict[str, Any]:
-    """The boundary of a token: one rule per location, with the prefix of its objects and of its listings."""
-    return {"accessBoundary": {"accessBoundaryRules": [_rule(each, writes=writes) for each in locations]}}
+    """The boundary of a token: for each location one rule to read and one to write."""
+    rules = [rule for each in locations for rule in _rules(each, writes=writes)]
+    return {"accessBoundary": {"accessBoundaryRules": rules}}
 
 
-def _rule(location: str, *, writes: bool) -> dict[str, Any]:
+def _rules(location: str, *, writes: bool) -> list[dict[str, Any]]:
+    """The rules with the prefix of the objects of a location, and of its listings."""
     if _QUOTED.search(location):
         raise Unsupported(
             f"cannot vend a token for '{location}': quotes and backslashes have a special meaning in conditions; "
             "use a location without them"
         )
     bucket, key = bucket_and_key(location)
-    objects = f"resource.name.startsWith('projects/_/buckets/{bucket}/objects/{key}')"
+    below = f"resource.name.startsWith('projects/_/buckets/{bucket}/objects/{key}')"
     listing = f"api.getAttribute('storage.googleapis.com/objectListPrefix', '').startsWith('{key}')"
+    # Hadoop's file system first looks for an object with the name of the folder, and ends if that is forbidden. It is
+    # outside the location, so a token that writes only reads it.
+    folder = f"resource.name == 'projects/_/buckets/{bucket}/objects/{key.removesuffix('/')}'"
+    reading = _rule(bucket, _READ, f"{below} || {folder} || {listing}")
+    return [reading, _rule(bucket, _WRITE, f"{below} || {listing}")] if writes else [reading]
+
+
+def _rule(bucket: str, permissions: tuple[str, ...], condition: str) -> dict[str, Any]:
     return {
         "availableResource": f"//storage.googleapis.com/projects/_/buckets/{bucket}",
-        "availablePermissions": list(_WRITE if writes else _READ),
-        "availabilityCondition": {"expression": f"{objects} || {listing}"},
+        "availablePermissions": list(permissions),
+        "availabilityCondition": {"expression": condition},
     }

@@ -34,6 +34,7 @@ _LONGEST_PAUSE_SECONDS: Final = 300.0
 _MOST_CACHED: Final = 10_000
 _READ_ACTIONS: Final = ("s3:GetObject",)
 _WRITE_ACTIONS: Final = (*_READ_ACTIONS, "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+_ARN: Final = "arn:aws:s3:::"
 _PATTERN_CHARACTERS: Final = re.compile(r"[*?$]")
 """Characters that have a special meaning in policies."""
 _ANY_ROLE: Final = "arn:aws:iam::000000000000:role/moorage"
@@ -123,33 +124,44 @@ class S3Sessions:
 
 
 def policy_of(*locations: str, writes: bool) -> str:
-    """Return a session policy that allows listing and reading the objects below locations, or also writing them."""
-    statements = [statement for location in locations for statement in _statements(location, writes=writes)]
+    """Return a session policy that allows listing and reading the objects below locations, or also writing them.
+
+    Locations share statements, because Amazon accepts a policy of at most 2,048 characters.
+    """
+    keys: dict[str, list[str]] = {}
+    for location in locations:
+        _require_no_pattern(location)
+        bucket, key = bucket_and_key(location)
+        keys.setdefault(bucket, []).append(key)
+    below = [f"{_ARN}{bucket}/{key}*" for bucket, each in keys.items() for key in each]
+    # Hadoop's file system first looks for an object with the name of the folder, and ends if that is forbidden.
+    folders = [f"{_ARN}{bucket}/{key.removesuffix('/')}" for bucket, each in keys.items() for key in each]
+    statements = [
+        {"Effect": "Allow", "Action": _WRITE_ACTIONS if writes else _READ_ACTIONS, "Resource": below},
+        {"Effect": "Allow", "Action": _READ_ACTIONS, "Resource": folders},
+        *(_listing(bucket, each) for bucket, each in keys.items()),
+    ]
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
 
 
-def _statements(location: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
+def _require_no_pattern(location: str) -> None:
     if _PATTERN_CHARACTERS.search(location):
         raise Unsupported(
             f"cannot sign requests for '{location}': *, ? and $ have a special meaning in policies; "
             "use a location without them"
         )
-    bucket, key = bucket_and_key(location)
-    objects = {
-        "Effect": "Allow",
-        "Action": _WRITE_ACTIONS if writes else _READ_ACTIONS,
-        "Resource": [f"arn:aws:s3:::{bucket}/{key}*"],
-    }
+
+
+def _listing(bucket: str, keys: list[str]) -> dict[str, Any]:
+    prefixes = [f"{key}*" for key in keys]
     # Some clients list a folder without the slash at its end. The prefix t1 also lists t10, an id lists only itself.
-    folder = key.removesuffix("/")
-    prefixes = [f"{key}*", folder] if is_id(folder.rpartition("/")[2]) else [f"{key}*"]
-    listing = {
+    prefixes += [folder for key in keys if is_id((folder := key.removesuffix("/")).rpartition("/")[2])]
+    return {
         "Effect": "Allow",
         "Action": ["s3:ListBucket"],
-        "Resource": [f"arn:aws:s3:::{bucket}"],
+        "Resource": [f"{_ARN}{bucket}"],
         "Condition": {"StringLike": {"s3:prefix": prefixes}},
     }
-    return objects, listing
 
 
 async def _assume_role(account: S3Account, policy: str | None) -> S3Session:

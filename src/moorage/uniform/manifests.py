@@ -25,7 +25,9 @@ from moorage.uniform.vectors import Puffin
 MOST_ENTRIES: Final = 1_000
 """Files per manifest. Removing one file rewrites its manifest, so small ones make changes cheap."""
 
-_NO_STATISTICS: Final = b"\x00" * 10
+_NO_SIZES: Final = b"\x02\x00"
+"""An empty map of column sizes. PyIceberg cannot list entries without one."""
+_NO_STATISTICS: Final = _NO_SIZES + b"\x00" * 9
 
 _encode = msgspec.json.Encoder().encode
 
@@ -91,7 +93,7 @@ def data_manifests(
         *(encoded_values(value, column) for value, column in zip(values, shape.columns, strict=True)),
         longs(to_integers(records)),
         longs(to_integers(files["size"].combine_chunks())),
-        NULL,
+        constant(_NO_SIZES),
         metrics.value_counts,
         metrics.null_counts,
         NULL,

@@ -27,6 +27,8 @@ T = TypeVar("T")
 _LONGEST_WAIT_SECONDS = 0.1
 _MAX_WAITS = 10
 """A conflict is reported after at most this many waits."""
+_RETRY_SECONDS = 0.005
+"""About the time in which a fast client reads a table and commits again."""
 
 
 # --- queues ------------------------------------------------------------------------------------
@@ -75,24 +77,48 @@ class ConflictPacer:
     """Spreads the conflict responses of writers that race for the next version of one table.
 
     A client that receives a conflict reads the table and retries immediately, and only one of them can win. If all
-    received it together, all but one would conflict again. So one response is sent per new version.
+    received it together, all but one would conflict again. So one response is sent per new version. If versions appear
+    faster than a client can read the table and retry, fewer are sent: one in `retry_s`.
     """
 
-    __slots__ = ("_longest_wait_s", "_may_retry", "_versions", "_waiting")
+    __slots__ = (
+        "_longest_wait_s",
+        "_may_retry",
+        "_next_release",
+        "_release_timer",
+        "_retry_s",
+        "_versions",
+        "_waiting",
+    )
 
-    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_SECONDS) -> None:
+    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_SECONDS, retry_s: float = _RETRY_SECONDS) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._longest_wait_s = longest_wait_s
+        self._retry_s = retry_s
         self._may_retry = True
+        self._next_release = 0.0
+        self._release_timer: asyncio.TimerHandle | None = None
         self._versions = 0
 
     def record_version(self) -> None:
-        """A new version exists: one more of the waiting writers may retry on it."""
+        """A new version exists: one more of the waiting writers may retry on it, or on the one that is current then."""
         self._versions += 1
+        if not self._waiting:
+            self._may_retry = True
+        elif self._release_timer is None:
+            loop = asyncio.get_running_loop()
+            if loop.time() < self._next_release:
+                self._release_timer = loop.call_at(self._next_release, self._release)
+            else:
+                self._release()
+
+    def _release(self) -> None:
+        self._release_timer = None
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(None)
+                self._next_release = asyncio.get_running_loop().time() + self._retry_s
                 return
         self._may_retry = True
 
@@ -107,14 +133,24 @@ class ConflictPacer:
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        self._end_later(turn, _MAX_WAITS, is_contested)
         try:
-            for _ in range(_MAX_WAITS):
-                before = self._versions
-                await asyncio.wait((turn,), timeout=self._longest_wait_s)
-                if turn.done() or (self._versions == before and not is_contested()):
-                    return
+            await turn
         finally:
             turn.cancel()  # a writer that stopped waiting must not use up a turn
+
+    def _end_later(self, turn: asyncio.Future[None], waits: int, is_contested: Callable[[], bool]) -> None:
+        # A timer, because asyncio.wait with a timeout costs several times as much.
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._longest_wait_s, self._end, turn, waits - 1, self._versions, is_contested)
+
+    def _end(self, turn: asyncio.Future[None], waits: int, before: int, is_contested: Callable[[], bool]) -> None:
+        if turn.done():
+            return
+        if waits == 0 or (self._versions == before and not is_contested()):
+            turn.set_result(None)
+        else:
+            self._end_later(turn, waits, is_contested)
 
 
 class Queue(asyncio.Lock):

@@ -18,6 +18,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.locations import Roots
 from moorage.datasets.worker_pool import WorkerPool
 from moorage.ledger.port import Ledger
+from moorage.processes.pool import ProcessPool
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.no_stores import NoObjectStores
 from moorage.storage.port import ObjectStores, Storage
@@ -58,14 +59,17 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """How long an idempotency key is kept."""
     worker_pool: WorkerPool = msgspec.field(default_factory=WorkerPool)
     """The worker processes that run pylance."""
+    processes: ProcessPool = msgspec.field(default_factory=ProcessPool)
+    """Check and translate large documents."""
     managed_tables: ManagedTables = "on"
     public_url: str = "http://127.0.0.1:8080"
     """Where clients reach this server. Addresses in responses begin with it, never with a Host header."""
     audit_ms: int = 90 * _DAY_MS
     """How long the lines of the audit are kept."""
     share_url_lifetime_ms: int = 60 * 60 * 1000
-    min_deletion_delay_ms: int = 2 * 60 * 60 * 1000
     """How long a recipient of a share can use a URL of a data file."""
+    min_deletion_delay_ms: int = 2 * 60 * 60 * 1000
+    """How long the files of expired versions are kept at least."""
     alarms: Alarms = msgspec.field(default_factory=Alarms)
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location
@@ -76,11 +80,6 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """The identity providers at which people log in with a browser."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
-
-    @property
-    def deletion_delay_ms(self) -> int:
-        """How long after a raised floor the files of older versions are kept: until nothing handed out can be used."""
-        return max(self.min_deletion_delay_ms, self.share_url_lifetime_ms)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -90,6 +90,7 @@ async def test_the_list_is_filtered(guarded: Guarded) -> None:
         ({"principal": "ann"}, ["getSchema", "getCatalog", "createCatalog"]),
         ({"principal": "ann", "object": "lake"}, ["getSchema", "getCatalog"]),
         ({"principal": "ann", "object": "lake.sea"}, ["getSchema"]),
+        ({"principal": "ANN", "object": "Lake.SEA"}, ["getSchema"]),
         ({"principal": "ann", "object": "lak"}, []),
         ({"principal": "ann", "since_ms": later}, ["createCatalog"]),
         ({"principal": "ann", "until_ms": later}, ["getSchema", "getCatalog"]),

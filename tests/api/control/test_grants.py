@@ -343,6 +343,26 @@ async def test_the_feed_shows_the_changes_of_visible_objects(guarded: Guarded) -
     assert "digest" not in str([change for entry in whole for change in entry["story"]["changes"] if "kind" in change])
 
 
+async def test_the_feed_shows_the_grants_of_others_to_managers_only(guarded: Guarded) -> None:
+    await furnish(guarded)
+    ann = await guarded.user("ann")
+    await guarded.user("bob")
+    await use(guarded, "ann")
+    await grant(guarded, "table", TABLE, "bob", "MODIFY")
+    await grant(guarded, "table", TABLE, "ann", "SELECT")
+    assert (await guarded.run("GET", f"{PERMISSIONS}/table/{TABLE}"))["privilege_assignments"][1]["principal"] == "bob"
+
+    async def told() -> list[Any]:
+        entries = done(await guarded.ask(ann, "GET", f"{V1}/feed?limit=1000"))["entries"]
+        changes = [change for entry in entries for change in entry["story"].get("changes", ())]
+        table = next(change["id"] for change in changes if change.get("name") == "boats")
+        return [change["grants"] for change in changes if change["type"] == "grants" and change["id"] == table]
+
+    assert await told() == [{}, {"ann": ["SELECT"]}]
+    await grant(guarded, "table", TABLE, "ann", "MANAGE")
+    assert (await told())[:2] == [{"bob": ["MODIFY"]}, {"ann": ["SELECT"], "bob": ["MODIFY"]}]
+
+
 async def test_jobs_are_shown_to_those_who_see_their_table(guarded: Guarded) -> None:
     await furnish(guarded)
     ann, worker = await guarded.user("ann"), await guarded.user("worker")
@@ -393,3 +413,41 @@ async def test_a_location_of_the_callers_choice_needs_a_privilege_of_its_own(tmp
         assert await guarded.status(ann, "POST", ICEBERG, {"name": "own", "schema": SCHEMA}) == 200, "assigned"
         await grant(guarded, "metastore", "main", "ann", "CREATE EXTERNAL TABLE")
         assert await guarded.status(ann, "POST", *requests[0]) == 200
+
+
+async def test_a_schema_is_shared_by_those_who_may_read_all_its_tables(guarded: Guarded) -> None:
+    """USE SCHEMA shows a schema and opens no table, so it must not open all of them to a recipient."""
+    await furnish(guarded)
+    ann = await guarded.user("ann")
+    await use(guarded, "ann")
+    await grant(guarded, "metastore", "main", "ann", "CREATE SHARE")
+    await grant(guarded, "table", TABLE, "ann", "SELECT")
+    assert await guarded.status(ann, "POST", f"{UNITY}/shares", {"name": "fish"}) == 200
+    whole = {"updates": [{"action": "ADD", "data_object": {"name": "lake.sea", "data_object_type": "SCHEMA"}}]}
+    answer = await guarded.ask(ann, "PATCH", f"{UNITY}/shares/fish", whole)
+    assert (answer.status_code, "SELECT on schema 'sea'" in answer.text) == (403, True), answer.text
+    await grant(guarded, "schema", "lake.sea", "ann", "SELECT")
+    assert await guarded.status(ann, "PATCH", f"{UNITY}/shares/fish", whole) == 200
+
+
+async def test_a_rename_does_not_tell_what_is_at_its_destination(guarded: Guarded) -> None:
+    await furnish(guarded)
+    for name in ("hidden", "hidden.deep"):
+        await guarded.run("POST", "/iceberg/v1/lake/namespaces", {"namespace": name.split(".")})
+    await guarded.run("POST", "/iceberg/v1/lake/namespaces/hidden%1Fdeep/tables", {"name": "x", "schema": SCHEMA})
+    ann = await guarded.user("ann")
+    await grant(guarded, "catalog", "lake", "ann", "USE CATALOG")
+    await grant(guarded, "schema", "lake.sea", "ann", "USE SCHEMA", "MANAGE")
+
+    async def answer(to: list[str], name: str) -> tuple[int, str]:
+        body = {"source": {"namespace": ["sea"], "name": "boats"}, "destination": {"namespace": to, "name": name}}
+        got = await guarded.ask(ann, "POST", "/iceberg/v1/lake/tables/rename", body)
+        return got.status_code, got.text
+
+    missing = await answer(["hidden", "none"], "x")
+    assert missing[0] == 404
+    for to, name in ((["hidden", "deep"], "x"), (["hidden", "deep"], "y")):
+        assert await answer(to, name) == (404, missing[1].replace("hidden.none", "hidden.deep"))
+    below = await answer(["hidden", "deep", "er"], "x")
+    assert below == (404, missing[1].replace("hidden.none", "hidden.deep")), "not the name of the level below"
+    assert (await answer(["sea"], "ships"))[0] == 204, "in its own schema it needs no privilege to create"

@@ -107,9 +107,24 @@ async def test_a_token_is_listed_without_its_secret_and_with_its_last_use(guarde
     }
 
 
+async def test_a_later_use_of_a_known_token_is_noted_again(guarded: Guarded) -> None:
+    ann = await guarded.user("ann")
+    for _ in range(2):
+        guarded.house.clock.advance(10 * 60_000)
+        used_at = guarded.house.clock.now_ms
+        await me(guarded, ann)
+
+        async def is_noted(at: int = used_at) -> bool:
+            listed = done(await guarded.ask(guarded.admin, "GET", f"{TOKENS}?principal=ann"))["tokens"]
+            return bool(listed[0]["last_used_at"] == at)
+
+        await until(is_noted)
+
+
 async def test_users_manage_their_own_tokens_and_no_others(guarded: Guarded) -> None:
     ann, bob = await guarded.user("ann"), await guarded.user("bob")
     assert await guarded.status(ann, "POST", TOKENS, {}) == 201
+    assert await guarded.status(ann, "POST", TOKENS, {"principal": "Ann"}) == 201, "names ignore case"
     assert await guarded.status(ann, "POST", TOKENS, {"principal": "bob"}) == 403
     assert await guarded.status(ann, "GET", f"{TOKENS}?principal=bob") == 403
     (of_bob,) = done(await guarded.ask(bob, "GET", TOKENS))["tokens"]
@@ -119,13 +134,41 @@ async def test_users_manage_their_own_tokens_and_no_others(guarded: Guarded) -> 
     assert await me(guarded, bob) == "bob"
 
 
-async def test_a_token_for_reading_cannot_make_one_for_writing(guarded: Guarded) -> None:
+async def test_a_token_for_reading_creates_nothing_and_revokes_only_itself(guarded: Guarded) -> None:
     await guarded.run("POST", f"{UNITY}/catalogs", {"name": "lake"})
     reader = await guarded.token("admin", scope="read")
     assert await guarded.status(reader, "GET", f"{UNITY}/catalogs/lake") == 200
     assert await guarded.status(reader, "POST", f"{UNITY}/catalogs", {"name": "other"}) == 403
-    assert await guarded.status(reader, "POST", TOKENS, {}) == 400
-    assert await guarded.status(reader, "POST", TOKENS, {"scope": "read"}) == 201
+    assert await guarded.status(reader, "POST", TOKENS, {}) == 403
+    assert await guarded.status(reader, "POST", TOKENS, {"scope": "read", "lifetime_days": 1}) == 403
+    ids = {each["scope"]: each["token_id"] for each in done(await guarded.ask(reader, "GET", TOKENS))["tokens"]}
+    assert await guarded.status(reader, "DELETE", f"{TOKENS}/{ids['all']}") == 403
+    assert await guarded.status(reader, "DELETE", f"{TOKENS}/{ids['read']}") == 204
+    assert await guarded.status(reader, "GET", ME) == 401
+    assert await me(guarded, guarded.admin) == "admin"
+
+
+async def test_a_token_does_not_outlive_the_one_that_created_it(guarded: Guarded) -> None:
+    ann = await guarded.user("ann", lifetime_days=30)
+    (parent,) = done(await guarded.ask(ann, "GET", TOKENS))["tokens"]
+    made = done(await guarded.ask(ann, "POST", TOKENS, {}), 201)
+    assert made["expires_at"] == parent["expires_at"], "without a lifetime, it ends with the other"
+    assert (
+        done(await guarded.ask(ann, "POST", TOKENS, {"lifetime_days": 30}), 201)["expires_at"] == parent["expires_at"]
+    )
+    assert await guarded.status(ann, "POST", TOKENS, {"lifetime_days": 31}) == 400
+    guarded.house.clock.advance(24 * make.HOUR_MS)
+    assert await guarded.status(ann, "POST", TOKENS, {"lifetime_days": 30}) == 400
+    child = done(await guarded.ask(ann, "POST", TOKENS, {"lifetime_days": 29}), 201)["token"]
+    assert await guarded.status(child, "POST", TOKENS, {"lifetime_days": 30}) == 400
+
+
+async def test_an_administrator_gives_others_tokens_that_outlive_its_own(guarded: Guarded) -> None:
+    await guarded.user("ann")
+    short = await guarded.token("admin", lifetime_days=1)
+    made = done(await guarded.ask(short, "POST", TOKENS, {"principal": "ann", "lifetime_days": 90}), 201)
+    assert made["principal"] == "ann"
+    assert await guarded.status(short, "POST", TOKENS, {"lifetime_days": 90}) == 400
 
 
 async def test_a_repeated_creation_does_not_show_the_secret_again(guarded: Guarded) -> None:

@@ -19,6 +19,7 @@ from moorage.access import logins, oidc
 from moorage.access.granted import GrantedAccess
 from moorage.access.logins import LoginRules, Logins
 from moorage.access.oidc import Issuers
+from moorage.testing import builders as make
 from tests.api.control.guarded import CONTROL, UNITY, Guarded, open_guarded
 from tests.api.control.issuer import AUDIENCE, Issuer, Key
 from tests.api.house import done
@@ -130,6 +131,22 @@ async def test_keys_are_rotated_and_unknown_ids_do_not_flood_the_issuer(
     assert await trusting.status(issuer.token(key=withdrawn), "GET", ME) == 401
 
 
+async def test_an_outage_of_the_issuer_refuses_no_token_as_invalid(
+    trusting: Guarded, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, own = issuer.token(), issuer.stated_issuer
+    issuer.stated_issuer = "https://down.example.com"
+    assert [await trusting.status(token, "GET", ME) for _ in range(3)] == [503] * 3, "it may be valid"
+    issuer.stated_issuer = own
+    monkeypatch.setattr(oidc, "_REFRESH_SECONDS", 0.0)
+    assert await trusting.status(token, "GET", ME) == 200
+    issuer.stated_issuer = "https://down.example.com"
+    monkeypatch.setattr(oidc, "_KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(logins, "_MAX_AGE_SECONDS", 0.0)
+    assert await trusting.status(token, "GET", ME) == 200, "its keys are known"
+    assert await trusting.status(issuer.token(key=Key("k9")), "GET", ME) == 503
+
+
 async def test_groups_come_from_a_claim_but_administrators_do_not(trusting: Guarded, issuer: Issuer) -> None:
     await trusting.run("POST", f"{UNITY}/catalogs", {"name": "lake"})
     await trusting.group("outer")
@@ -150,6 +167,16 @@ async def test_users_are_created_with_their_first_login_if_that_is_allowed(trust
     other = issuer.token(email="new@example.com", sub="8")
     assert await trusting.status(other, "GET", ME) == 401, "another account with the same address"
     assert await trusting.status(issuer.token(email="local", sub="9"), "GET", ME) == 401, "a reserved name"
+
+
+async def test_an_external_id_of_a_scim_client_does_not_keep_its_user_out(trusting: Guarded, issuer: Issuer) -> None:
+    """Okta and Entra ID send ids of their own, which are not the subjects of their tokens."""
+    for name, external_id in (("bob@example.com", "00u1abcd"), ("eve@example.com", f"{issuer.url}|7")):
+        body = {"userName": name, "externalId": external_id}
+        await trusting.run("POST", f"{CONTROL}/scim2/Users", body, status=201)
+    assert await trusting.status(issuer.token(email="bob@example.com", sub="3"), "GET", ME) == 200
+    assert await trusting.status(issuer.token(email="eve@example.com", sub="3"), "GET", ME) == 401, "bound to another"
+    assert await trusting.status(issuer.token(email="eve@example.com", sub="7"), "GET", ME) == 200
 
 
 async def test_each_of_several_issuers_has_its_own_keys_and_accounts(trusting: Guarded, issuer: Issuer) -> None:
@@ -182,6 +209,29 @@ async def test_a_token_of_the_issuer_is_exchanged_for_a_session(trusting: Guarde
     answer = await trusting.house.console.http.post(f"{CONTROL}/auth/tokens", content=urlencode(form), headers=headers)
     session = done(answer)["access_token"]
     assert done(await trusting.ask(session, "GET", ME))["userName"] == ANN
+
+
+async def test_a_session_of_the_issuer_is_not_extended_without_it(trusting: Guarded, issuer: Issuer) -> None:
+    """Otherwise a session that was stolen once would be valid for ever."""
+    form = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+    }
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    post = trusting.house.console.http.post
+    content = urlencode({**form, "subject_token": issuer.token()})
+    first = done(await post(f"{CONTROL}/auth/tokens", content=content, headers=headers))["access_token"]
+    trusting.house.clock.advance(make.HOUR_MS // 2)
+    content = urlencode({**form, "subject_token": first})
+    second = done(await post(f"{CONTROL}/auth/tokens", content=content, headers=headers))
+    assert second["expires_in"] == 1800
+    assert await trusting.status(second["access_token"], "GET", ME) == 200
+    trusting.house.clock.advance(make.HOUR_MS // 2)
+    assert await trusting.status(second["access_token"], "GET", ME) == 401
+
+
+async def test_who_logs_in_at_the_issuer_creates_tokens_for_any_time(trusting: Guarded, issuer: Issuer) -> None:
+    assert await trusting.status(issuer.token(), "POST", f"{CONTROL}/tokens", {"lifetime_days": 365}) == 201
 
 
 async def test_a_discovery_document_of_another_issuer_is_refused(trusting: Guarded, issuer: Issuer) -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from moorage.core.ids import Fence, JobId
+from moorage.core.ids import Fence, JobId, SecurableId
 from moorage.core.job_tokens import JobToken, job_token_key, new_job_token, parse_job_token
+from moorage.core.tokens import parse_token
+from moorage.testing import builders as make
 from tests.api.control.guarded import CONTROL, UNITY, Guarded
-from tests.api.control.test_grants import ICEBERG, commit, furnish, grant
+from tests.api.control.test_grants import ICEBERG, commit, furnish, grant, revoke
+from tests.api.control.test_sessions import ACCESS_TOKEN, CONTROL_EXCHANGE, EXCHANGE, LANCE, ask
+from tests.api.control.test_sessions import ICEBERG as OAUTH
 from tests.api.house import V1, done
 
 TABLE = f"{V1}/catalogs/lake/namespaces/sea/tables/boats"
@@ -63,6 +67,19 @@ async def test_it_opens_nothing_else(guarded: Guarded, worker: str) -> None:
     assert found == [status for *_, status in refused]
 
 
+@pytest.mark.parametrize("path", [OAUTH, LANCE, CONTROL_EXCHANGE])
+async def test_it_is_not_exchanged_for_a_session_of_the_worker(guarded: Guarded, worker: str, path: str) -> None:
+    """A session is not confined to the table of the job."""
+    token = (await take(guarded, worker))["token"]
+    for form in (
+        {"grant_type": "client_credentials", "client_id": "worker", "client_secret": token},
+        {"grant_type": EXCHANGE, "subject_token": token, "subject_token_type": ACCESS_TOKEN},
+    ):
+        answer = await ask(guarded, path, **form)
+        assert answer.status_code in (400, 401), answer.text
+        assert "access_token" not in answer.json()
+
+
 async def test_its_changes_need_the_lease_even_without_the_header_of_the_job(guarded: Guarded, worker: str) -> None:
     token = (await take(guarded, worker))["token"]
     guarded.house.clock.advance(61_000)
@@ -87,6 +104,32 @@ async def test_it_ends_with_its_job_and_with_its_principal(guarded: Guarded, wor
     assert await guarded.status(token, "GET", f"{ICEBERG}/boats") == 401
 
 
+async def test_it_ends_when_its_worker_may_no_longer_run_jobs(guarded: Guarded, worker: str) -> None:
+    """Otherwise a worker would keep the table until the job ends, if no other worker takes its lease."""
+    token = (await take(guarded, worker))["token"]
+    await revoke(guarded, "metastore", "main", "worker", "RUN JOBS")
+    assert await guarded.status(token, "GET", f"{ICEBERG}/boats") == 401
+    assert await guarded.status(token, "POST", f"{ICEBERG}/boats", commit()) == 401
+    await grant(guarded, "metastore", "main", "worker", "RUN JOBS")
+    assert await guarded.status(token, "GET", f"{ICEBERG}/boats") == 200
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+async def test_it_ends_with_the_token_of_its_worker(guarded: Guarded, worker: str, end: str) -> None:
+    """A token that was stolen and then revoked must not live on in the tokens of jobs."""
+    own = await guarded.token("worker", lifetime_days=1)
+    parsed = parse_token(own)
+    assert parsed is not None
+    token = (await take(guarded, own))["token"]
+    assert await guarded.status(token, "GET", f"{ICEBERG}/boats") == 200
+    if end == "revoked":
+        await guarded.run("DELETE", f"{CONTROL}/tokens/{parsed.id}", status=204)
+    else:
+        guarded.house.clock.advance(24 * make.HOUR_MS + 1)
+    assert await guarded.status(worker, "GET", f"{V1}/jobs") == 200
+    assert await guarded.status(token, "GET", f"{ICEBERG}/boats") == 401
+
+
 async def test_a_job_that_is_not_about_a_table_has_no_token(guarded: Guarded, worker: str) -> None:
     await guarded.run("POST", f"{V1}/jobs", {"kind": "audit"}, status=202)
     lease = done(await guarded.ask(worker, "POST", f"{V1}/jobs:take", {"worker": "w", "kinds": ["audit"]}))
@@ -96,7 +139,8 @@ async def test_a_job_that_is_not_about_a_table_has_no_token(guarded: Guarded, wo
 @pytest.mark.parametrize("name", ["worker", "wörker", "a.b@c", "x" * 200])
 def test_a_token_says_which_job_fence_and_principal(name: str) -> None:
     key = job_token_key(b"secret")
-    token = JobToken(JobId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11"), Fence("b2a7f4c8d1e04f6f9a3c5d7e8f901234"), name)
-    text = new_job_token(key, token)
-    assert parse_job_token(key, text) == token
-    assert parse_job_token(job_token_key(b"other"), text) is None
+    for made_from in (None, SecurableId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d12")):
+        token = JobToken(JobId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11"), Fence("b2a7f4c8d1e04f6f9a3c"), name, made_from)
+        text = new_job_token(key, token)
+        assert parse_job_token(key, text) == token
+        assert parse_job_token(job_token_key(b"other"), text) is None

@@ -104,6 +104,13 @@ async def test_a_session_keeps_the_scope_of_its_token(guarded: Guarded) -> None:
     assert await guarded.status(session, "POST", f"{UNITY}/catalogs", {"name": "x"}) == 403
 
 
+async def test_a_session_creates_no_token_that_outlives_its_own(guarded: Guarded) -> None:
+    ann = await guarded.user("ann", lifetime_days=30)
+    session = (await client_token(guarded, ICEBERG, "ann", ann))["access_token"]
+    assert await guarded.status(session, "POST", f"{CONTROL}/tokens", {"lifetime_days": 31}) == 400
+    assert await guarded.status(session, "POST", f"{CONTROL}/tokens", {"lifetime_days": 30}) == 201
+
+
 async def test_forged_sessions_are_refused(guarded: Guarded) -> None:
     ann = await guarded.user("ann")
     session = (await client_token(guarded, ICEBERG, "ann", ann))["access_token"]

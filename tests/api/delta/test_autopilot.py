@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.core.jobs import COMPACT
+from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
 from moorage.usecases.delta.format import DeltaFormat
 from moorage.usecases.upkeep.autopilot import Checked, look_after_tables, totals
@@ -90,6 +91,20 @@ async def test_the_queue_does_not_fill_without_a_worker(house: House, spec: Delt
     for _ in range(4):
         await look_after_tables(ports)
     assert len(await jobs(house)) == 4
+
+
+async def test_jobs_that_wait_for_something_else_than_a_worker_do_not_lift_the_limit(
+    house: House, spec: DeltaClient
+) -> None:
+    for number in range(7):
+        await make_small_files(spec, f"t{number}")
+    await set_policy(spec, "auto")
+    waiting = [make.job("vacuum", delay_ms=60 * 60 * 1000) for _ in range(200)]
+    await house.ledger.append(make.draft(jobs=waiting))
+    ports = house.ports
+    for _ in range(4):
+        await look_after_tables(ports)
+    assert len(ok(await house.console.get("/jobs", kind="compact"))["items"]) == 4
 
 
 async def test_a_table_that_was_dropped_is_no_longer_counted(house: House, spec: DeltaClient) -> None:

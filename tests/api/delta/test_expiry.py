@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import force_setattr
 
+from moorage.api.console import console
+from moorage.core.ids import SecurableId
 from moorage.core.jobs import CHECKPOINT
 from moorage.core.pipelines import Definition, Flow, to_details
-from moorage.core.securables import Doc, Kind
+from moorage.core.securables import MAIN, Doc, Kind
 from moorage.snapshots.snapshots import Snapshots
 from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
@@ -24,7 +26,8 @@ from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.delta_client import TABLES, UNITY, DeltaClient, Staged, ok
 from tests.api.house import V1, House
 
-DAY_MS = 24 * 60 * 60 * 1000
+HOUR_MS = 60 * 60 * 1000
+DAY_MS = 24 * HOUR_MS
 NOW = {"delta.deletedFileRetentionDuration": "interval 0 days", "delta.logRetentionDuration": "interval 0 days"}
 VERSIONS = 12
 
@@ -251,3 +254,89 @@ async def test_the_server_requests_a_checkpoint_of_a_long_log(
     made = await work(house, spec, table, "checkpoint", "checkpoint", enqueue=False)
     assert made["replayed_before"] == 120
     assert await look_after_tables(house.ports) == 0
+
+
+async def delete(house: House, client: DeltaClient, table: Staged) -> dict[str, Any]:
+    """Run the oldest vacuum that is due."""
+    return await work(house, client, table, "vacuum", "deletion", enqueue=False)
+
+
+async def expired_twice(house: House, spec: DeltaClient) -> Staged:
+    """A table of which a second expiry has raised the floor before the vacuum of the first one has run."""
+    table = await grown(spec)
+    for name in ("first", "second"):
+        (table.folder / f"{name}.parquet").write_bytes(b"PAR1")
+        os.utime(table.folder / f"{name}.parquet", (1, 1))
+    added = write.add("second.parquet", size=4, stats=json.dumps({"numRecords": 1}))
+    ok(await spec.commit(table, table.stage(VERSIONS + 1, added)))
+    house.clock.advance(DAY_MS)
+    assert (await expire(house, spec, table))["floor"] == VERSIONS + 1
+    ok(await spec.commit(table, table.stage(VERSIONS + 2, write.remove("second.parquet"))))
+    house.clock.advance(DAY_MS)
+    assert (await expire(house, spec, table))["floor"] == VERSIONS + 2
+    return table
+
+
+async def test_a_vacuum_whose_floor_was_raised_again_meanwhile_deletes_what_it_announced(
+    house: House, spec: DeltaClient
+) -> None:
+    table = await expired_twice(house, spec)
+    first = await delete(house, spec, table)
+    assert (first["floor"], first["files"]) == (VERSIONS + 1, 1)
+    assert (table.folder / "second.parquet").exists(), "its deletion was announced later"
+    second = await delete(house, spec, table)
+    assert (second["floor"], second["files"]) == (VERSIONS + 2, 1)
+    assert not list(table.folder.glob("*.parquet"))
+
+
+async def test_a_vacuum_that_runs_after_the_next_one_has_nothing_to_do(house: House, spec: DeltaClient) -> None:
+    table = await expired_twice(house, spec)
+    (first, _) = ok(await house.console.get("/jobs", kind="vacuum"))["items"]
+    ok(await house.console.post(f"/jobs/{first['id']}:cancel"))
+    assert (await delete(house, spec, table))["floor"] == VERSIONS + 2
+    for file in (table.folder / "_delta_log").glob("*.json"):  # so that its version cannot be read any more
+        if int(file.stem) < VERSIONS + 2:
+            file.unlink()
+    ok(await house.console.post(f"/jobs/{first['id']}:retry"), 202)
+    found = await delete(house, spec, table)
+    assert (found["floor"], found["files"]) == (VERSIONS + 1, 0)
+
+
+async def test_a_vacuum_that_is_cancelled_and_retried_still_waits(house: House, spec: DeltaClient) -> None:
+    force_setattr(house.ports, "min_deletion_delay_ms", DAY_MS)
+    await expire(house, spec, await grown(spec))
+    (job,) = ok(await house.console.get("/jobs", kind="vacuum"))["items"]
+    ok(await house.console.post(f"/jobs/{job['id']}:cancel"))
+    again = ok(await house.console.post(f"/jobs/{job['id']}:retry"), 202)
+    assert (again["state"], again["not_before_ms"]) == ("queued", job["not_before_ms"])
+
+
+async def test_a_file_that_a_writer_is_about_to_commit_stays_although_the_clock_of_the_first_writer_was_ahead(
+    house: House, spec: DeltaClient
+) -> None:
+    table = await spec.make()
+    (first,) = await house.ledger.versions(SecurableId(table.id), MAIN)
+    house.clock.advance(first.timestamp_ms - 5 * HOUR_MS - house.clock())
+    young = table.folder / "young.parquet"
+    young.write_bytes(b"PAR1")
+    os.utime(young, (house.clock() // 1000, house.clock() // 1000))
+    await expire(house, spec, table)
+    house.clock.advance(3 * HOUR_MS)
+    assert (await delete(house, spec, table))["files"] == 0
+    assert young.exists()
+
+
+async def test_versions_are_kept_for_as_many_days_as_the_description_of_the_table_states(
+    house: House, spec: DeltaClient
+) -> None:
+    table = await grown(spec)
+    ok(await spec.http.patch(f"{UNITY}/tables/lake.sea.t", json={"retention_days": 3}))
+    assert (await expire(house, spec, table))["floor"] == 0
+    house.clock.advance(3 * DAY_MS)
+    assert (await expire(house, spec, table))["floor"] == VERSIONS
+
+
+@pytest.mark.parametrize("operation", ["announceExpiry", "deleteExpired", "createCheckpoint"])
+def test_work_on_all_files_of_a_table_may_last_longer_than_the_request_timeout(operation: str) -> None:
+    (route,) = [route for route in console.routes if route.operation == operation]
+    assert route.patient, "listing a million files of an object store takes minutes"

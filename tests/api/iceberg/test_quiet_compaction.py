@@ -1,4 +1,4 @@
-"""A compaction of the autopilot waits for writers that it would make fail: those that change rows."""
+"""A compaction waits for writers that it would make fail: those that change rows."""
 
 from __future__ import annotations
 
@@ -54,8 +54,23 @@ async def test_it_does_not_wait_for_appends_and_rewrites(lake: Lake, operation: 
     assert await is_taken(lake)
 
 
-async def test_a_compaction_that_a_user_requested_does_not_wait(lake: Lake) -> None:
+async def test_a_compaction_may_be_requested_beside_writers(lake: Lake) -> None:
     await lake.create("orders")
     await commit(lake, 1, "delete")
-    await enqueue(lake)
+    await enqueue(lake, beside_writers=True)
+    assert await is_taken(lake)
+
+
+async def test_two_requests_through_unity_are_one_job_that_waits_and_says_so(lake: Lake) -> None:
+    await lake.create("orders")
+    await commit(lake, 1, "delete")
+    compact = "/api/2.1/unity-catalog/tables/lake.sales.orders:compact"
+    first = await lake.house.console.http.post(compact)
+    assert (first.status_code, first.json()["state"]) == (202, "queued")
+    assert not await is_taken(lake)
+    second = await lake.house.console.http.post(compact)
+    assert (second.status_code, second.json()["id"], second.json()["state"]) == (202, first.json()["id"], "queued")
+    assert second.headers["location"] == first.headers["location"]
+    assert second.json()["error"].startswith("waiting for 'local': rows of the table are changed")
+    lake.house.clock.advance(QUIET_MS)
     assert await is_taken(lake)

@@ -9,8 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from moorage.core.entries import Update
 from moorage.core.errors import Busy, InvalidInput
+from moorage.core.securables import Doc
 from moorage.core.shares import parse_shared_as, require_share_name
+from moorage.testing import builders as make
 from moorage.testing.builders import HOUR_MS
 from moorage.usecases.sharing import granted, queries
 from tests.api.routes import EVERY_ROUTE, path_of
@@ -206,6 +209,17 @@ async def test_case_l11_to_l14_a_share_and_its_schemas(offered: Provider, recipi
     assert (await recipient.get("/shares/fish/schemas")).json() == {"items": schemas}
     assert await pages(recipient, "/shares/fish/schemas", 1) == schemas
     error_of(await recipient.get("/shares/unknown/schemas"), 404, NOT_FOUND)
+
+
+async def test_a_listing_is_one_line_for_every_client(provider: Provider, recipient: Recipient) -> None:
+    """The Python client splits responses at these characters, and reads the first line of a listing."""
+    comment = "a\u0085b\u2028c\u2029d"
+    await make.add(provider.house.ledger, Update(id=provider.share.id, doc=Doc(comment=comment)))
+    await provider.offer("t\u2028u")
+    for path in ("/shares", "/shares/fish", "/shares/fish/all-tables", "/shares/fish/schemas/sea/tables"):
+        assert len((await recipient.get(path)).text.splitlines()) == 1
+    assert (await recipient.get("/shares/fish")).json()["share"]["comment"] == comment
+    assert (await recipient.get("/shares/fish/all-tables")).json()["items"][0]["name"] == "t\u2028u"
 
 
 async def test_case_l15_to_l19_tables_of_a_schema_and_of_a_share(offered: Provider, recipient: Recipient) -> None:

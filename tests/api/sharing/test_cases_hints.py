@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from moorage.usecases.sharing.hints import NotUnderstood, parse_sql_hint
 from tests.api.sharing.logs import VECTORS, commit
 from tests.api.sharing.provider import DELTA, Provider, Recipient, at, files_of, lines_of
 from tests.snapshots.log_builder import PROTOCOL, add, metadata, statistics, vector
@@ -269,6 +270,18 @@ async def test_case_h12_a_hint_that_does_not_parse_is_skipped(
     assert await names(recipient, predicateHints=[hint]) == ALL
     assert await names(recipient, predicateHints=[hint], limitHint=1) == ALL
     assert await names(recipient, predicateHints=[hint, "p = 2"]) == "cf"
+
+
+async def test_sql_hints_that_take_long_to_parse_are_ignored_together(shared: Provider, recipient: Recipient) -> None:
+    for hints in (["p = 2 AND " * 7_000 + "p = 2"], ["p = 2"] * 20_000):
+        assert await names(recipient, predicateHints=hints) == ALL
+        assert await names(recipient, predicateHints=hints, limitHint=1) == ALL
+
+
+@pytest.mark.parametrize("number", ["1e-999999999", "1e999999999"])
+def test_a_number_that_takes_seconds_to_compare_is_not_understood(number: str) -> None:
+    with pytest.raises(NotUnderstood):
+        parse_sql_hint(f"d < {number}", lambda _: "decimal")
 
 
 async def test_case_h13_to_h15_a_limit_selects_enough_files(provider: Provider, recipient: Recipient) -> None:

@@ -66,12 +66,15 @@ async def test_case_v3_to_v5_a_moment_selects_the_first_version_from_then_on(
     for version in range(4):
         assert stated(await version_of(recipient, iso(time_of(version)))) == version
     assert stated(await recipient.send("HEAD", at("t"), params={"startingTimestamp": iso(time_of(2))})) == 2
+    assert stated(await version_of(recipient, iso(time_of(1)).replace("Z", "5Z"))) == 2
 
 
 async def test_case_v6_and_v7_a_moment_must_not_be_after_the_last_version(
     shared: Provider, recipient: Recipient
 ) -> None:
     error_of(await version_of(recipient, iso(time_of(3) + 1)), 400)
+    error_of(await version_of(recipient, iso(time_of(3)).replace("Z", "5Z")), 400)
+    error_of(await version_of(recipient, "9999-12-31T23:59:59.999999Z"), 400)
     for wrong in ("abc", "2021-01-01", "2021-01-01T00:00:00", "1700000000000"):
         error_of(await version_of(recipient, wrong), 400)
 

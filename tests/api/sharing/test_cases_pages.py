@@ -7,8 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
+from moorage.core.entries import Update
+from moorage.core.shares import ObjectDetails, to_doc
+from moorage.testing import builders as make
 from moorage.testing.builders import HOUR_MS
-from tests.api.sharing.logs import FEED, commit, write_history
+from tests.api.sharing.logs import FEED, commit, iso, time_of, write_history
 from tests.api.sharing.provider import Line, Provider, Recipient, at, error_of, files_of, lines_of
 from tests.snapshots.log_builder import PROTOCOL, LogBuilder, add, metadata, statistics
 
@@ -99,6 +102,21 @@ async def test_case_p5_a_page_token_is_bound_to_its_request(shared: Provider, re
     assert len(set(messages)) == 4
 
 
+@pytest.mark.parametrize("given", [{"version": 1}, {"timestamp": iso(time_of(1))}], ids=["version", "timestamp"])
+async def test_a_page_of_an_older_version_needs_the_history(
+    provider: Provider, recipient: Recipient, given: dict[str, Any]
+) -> None:
+    write_history(provider.log())
+    table = await provider.offer()
+    shared = await provider.share_table("old.t", table, history=True)
+    path = f"{at('t', 'old')}/query"
+    token = end_of(lines_of(await recipient.post(path, {"maxFiles": 1, **given})))["nextPageToken"]
+    assert (await recipient.post(path, {"pageToken": token, **given})).status_code == 200
+    without = ObjectDetails(target=table, name="old.t", history=False)
+    await make.add(provider.house.ledger, Update(id=shared, doc=to_doc(without)))
+    assert "history" in error_of(await recipient.post(path, {"pageToken": token, **given}), 400)
+
+
 @pytest.mark.parametrize("size", [0, -1, "x", 2**31, 2**70])
 async def test_case_p6_impossible_sizes_are_refused(shared: Provider, recipient: Recipient, size: Any) -> None:
     error_of(await recipient.query(maxFiles=size), 400)
@@ -184,6 +202,19 @@ async def test_case_p13_and_p14_the_last_line_is_sent_to_clients_that_ask(
         answer = await recipient.post(f"{at('t')}/query", headers=headers)
         assert answer.headers["delta-sharing-capabilities"] == "responseformat=parquet"
         assert all("endStreamAction" not in line for line in lines_of(answer))
+
+
+async def test_the_header_announces_the_last_line_only_to_clients_that_ask(
+    shared: Provider, recipient: Recipient
+) -> None:
+    """A client that does not ask gets no other response header than before, also if there is a last line."""
+    for body in ({"maxFiles": 2}, {"includeRefreshToken": True}, {"startingVersion": 0, "maxFiles": 2}):
+        silent = await recipient.query(**body)
+        assert end_of(lines_of(silent))
+        assert silent.headers["delta-sharing-capabilities"] == "responseformat=parquet"
+        asked = await recipient.post(f"{at('t')}/query", body, headers=ASKED)
+        assert end_of(lines_of(asked))
+        assert asked.headers["delta-sharing-capabilities"] == "responseformat=parquet;includeendstreamaction=true"
 
 
 async def test_case_p15_to_p17_asynchronous_queries_are_answered_immediately(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -10,6 +11,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from moorage.formats.sharing import file_lines
+from moorage.formats.sharing.file_lines import to_tails
 from moorage.testing.builders import HOUR_MS
 from tests.api.sharing.logs import MAPPED, VECTORS, commit, mapped_metadata, write_history
 from tests.api.sharing.provider import DELTA, Provider, Recipient, at, error_of, files_of, lines_of
@@ -149,6 +152,12 @@ async def test_case_q8_a_range_is_partial_content(
     assert (answer.status_code, answer.content) == (206, expected)
     assert answer.headers["content-range"] == content_range
     assert answer.headers["content-length"] == str(len(expected))
+
+
+async def test_a_range_with_thousands_of_digits_is_ignored(shared: Provider, recipient: Recipient) -> None:
+    for header in (f"bytes={'9' * 5000}-", f"bytes=0-{'9' * 5000}", f"bytes=-{'9' * 5000}"):
+        answer = await recipient.http.get(await url_of(recipient), headers={"range": header})
+        assert (answer.status_code, len(answer.content)) == (200, 256)
 
 
 async def test_a_range_that_does_not_exist_is_refused(shared: Provider, recipient: Recipient) -> None:
@@ -338,3 +347,22 @@ async def test_case_q29_and_q30_a_client_can_choose_how_ids_are_made(shared: Pro
     assert lengths == {"parquet": 32, "Delta": 64}
     for wrong in ("md5", ""):
         error_of(await recipient.post(f"{at('t')}/query", headers={"fileidhash": wrong}), 400)
+
+
+async def test_responses_at_the_same_time_encode_each_file_once(
+    provider: Provider, recipient: Recipient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 5_000
+    encoded: list[int] = []
+
+    def spy(files: Any, *given: Any) -> Any:
+        encoded.append(files.num_rows)
+        return to_tails(files, *given)
+
+    monkeypatch.setattr(file_lines, "to_tails", spy)
+    files = [add(f"f{number}.parquet") for number in range(count)]
+    commit(provider.log(), PROTOCOL, metadata({"id": "long"}), *files)
+    await provider.offer()
+    answers = await asyncio.gather(*(recipient.query() for _ in range(3)))
+    assert [len(files_of(lines_of(answer))) for answer in answers] == [count] * 3
+    assert sum(encoded) == count

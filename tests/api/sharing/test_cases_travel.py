@@ -165,3 +165,8 @@ async def test_case_x20_older_protocols_are_told_on_request(provider: Provider, 
     assert stated[0]["deltaProtocol"] == PROTOCOL["protocol"]
     in_parquet = lines_of(await recipient.post(f"{at('t')}/query", body))
     assert [line for line in in_parquet if "protocol" in line] == [{"protocol": {"minReaderVersion": 1}}]
+    feed = {"startingVersion": 0, "endingVersion": 1, "includeHistoricalProtocol": "true"}
+    told = lines_of(await recipient.get(f"{at('t')}/changes", params=feed, headers=DELTA))
+    assert [line["protocol"] for line in told if "protocol" in line] == stated
+    feed_in_parquet = lines_of(await recipient.get(f"{at('t')}/changes", params=feed))
+    assert [line for line in feed_in_parquet if "protocol" in line] == [{"protocol": {"minReaderVersion": 1}}]

@@ -103,6 +103,7 @@ async def test_google_gets_the_boundary_of_one_folder(
                     "availablePermissions": ["inRole:roles/storage.objectViewer"],
                     "availabilityCondition": {
                         "expression": "resource.name.startsWith('projects/_/buckets/lake/objects/tables/t1/') "
+                        "|| resource.name == 'projects/_/buckets/lake/objects/tables/t1' "
                         f"|| {LISTED}.startsWith('tables/t1/')"
                     },
                 }
@@ -117,8 +118,20 @@ def test_a_boundary_cannot_be_left_by_quotes() -> None:
     for odd in ("gs://lake/it's/", "gs://lake/a') || true || ('/", 'gs://lake/"/'):
         with pytest.raises(Unsupported):
             access_boundary(odd, writes=False)
-    (rule,) = access_boundary("gs://lake/t1/", writes=True)["accessBoundary"]["accessBoundaryRules"]
-    assert "inRole:roles/storage.objectUser" in rule["availablePermissions"]
+
+
+def test_only_objects_below_a_folder_of_google_can_be_written() -> None:
+    """Hadoop's file system reads the object with the name of the folder. It may be another user's file."""
+    rules = access_boundary("gs://lake/t1/", writes=True)["accessBoundary"]["accessBoundaryRules"]
+    reads = [rule for rule in rules if "'projects/_/buckets/lake/objects/t1'" in expression_of(rule)]
+    writes = [rule for rule in rules if "inRole:roles/storage.objectUser" in rule["availablePermissions"]]
+    assert [rule["availablePermissions"] for rule in reads] == [["inRole:roles/storage.objectViewer"]]
+    below = "resource.name.startsWith('projects/_/buckets/lake/objects/t1/')"
+    assert [expression_of(rule) for rule in writes] == [f"{below} || {LISTED}.startsWith('t1/')"]
+
+
+def expression_of(rule: dict[str, Any]) -> str:
+    return str(rule["availabilityCondition"]["expression"])
 
 
 async def test_urls_of_files_in_google_cloud_are_signed_with_the_key_of_the_service_account(pem: str) -> None:

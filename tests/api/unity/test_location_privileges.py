@@ -145,3 +145,35 @@ async def test_a_location_around_files_of_the_catalog_is_for_administrators(
         assert await state(ann, "mine", folder) == 403, folder
     assert await state(ann, "mine", "elsewhere") == 200
     assert await state(guarded.admin, "outer", "t1/deep") == 200
+
+
+async def test_a_location_in_another_one_is_for_those_who_manage_that_one(
+    tmp_path: Path, minio: MinioServer, bucket: str
+) -> None:
+    """Its credential would decide in which store the files of tables to come are."""
+    own = f"s3://{minio.new_bucket()}/"
+    settings = {**on_s3(minio, f"{own}managed/"), "s3_locations": own, "secret_key": KEY}
+    async with open_guarded(tmp_path / "data", **settings) as guarded:
+        await guarded.run("POST", f"{UNITY}/credentials", key_of(minio))
+        body = {"name": "t1", "url": f"{bucket}/t1", "credential_name": "vault"}
+        await guarded.run("POST", f"{UNITY}/external-locations", body)
+        for root in (f"{bucket}/t1/fin", f"{own}fin"):
+            await guarded.run("POST", f"{UNITY}/catalogs", {"name": root[-9:].replace("/", "_"), "storage_root": root})
+        ann = await guarded.user("ann")
+        await grant(guarded, "metastore/main", "CREATE STORAGE CREDENTIAL")
+        done(await guarded.ask(ann, "POST", f"{UNITY}/credentials", {**key_of(minio), "name": "anns"}))
+
+        async def ask(name: str, url: str) -> Any:
+            body = {"name": name, "url": url, "credential_name": "anns", "skip_validation": True}
+            return await guarded.ask(ann, "POST", f"{UNITY}/external-locations", body)
+
+        inside = (f"{bucket}/t1/fin", f"{bucket}/t1/x", f"{own}fin", own)
+        refused = [await ask("mine", url) for url in inside]
+        assert [answer.status_code for answer in refused] == [403] * 4
+        assert "t1" not in "".join(answer.json()["message"] for answer in refused), "as if there were no location"
+        assert (await ask("mine", f"{bucket}/free")).status_code == 200
+        moved = {"url": f"{bucket}/t1/x", "skip_validation": True}
+        assert await guarded.status(ann, "PATCH", f"{UNITY}/external-locations/mine", moved) == 403
+        assert (await ask("deeper", f"{bucket}/free/x")).status_code == 200, "in a location of its own"
+        await grant(guarded, "external_location/t1", "MANAGE")
+        assert (await ask("managed", f"{bucket}/t1/x")).status_code == 200

@@ -252,6 +252,16 @@ async def test_another_table_under_a_former_name_is_not_taken_for_the_shared_one
     refused(await change(uc, update("ADD", "lake.s.t")), 400, "RESOURCE_ALREADY_EXISTS")
 
 
+async def test_a_dropped_table_is_removed_by_its_name_although_another_table_has_it(uc: Unity) -> None:
+    done(await change(uc, update("ADD", "lake.s.t")))
+    done(await uc.delete("/tables/lake.s.t"))
+    await uc.external("t", "file:///lakes/second")
+    refused(await change(uc, update("ADD", "lake.s.t")), 400, "RESOURCE_ALREADY_EXISTS")
+    done(await change(uc, update("REMOVE", "lake.s.t"), update("ADD", "lake.s.t")))
+    (found,) = done(await uc.get("/shares/fish", include_shared_data="true"))["objects"]
+    assert (found["name"], found["status"]) == ("lake.s.t", "ACTIVE")
+
+
 async def test_removing_what_is_not_shared_is_refused(uc: Unity) -> None:
     answer = await change(uc, update("REMOVE", "lake.s.t"))
     assert refused(answer, 404, "NOT_FOUND") == "table 'lake.s.t' is not in share 'fish'"

@@ -145,14 +145,36 @@ async def test_old_sessions_make_room_for_new_ones(guarded: Guarded, monkeypatch
     assert [token["comment"] for token in listed] == [None, "browser session"], "expired sessions are removed"
 
 
-async def test_a_session_of_a_token_that_reads_creates_only_such_tokens(guarded: Guarded, browser: Browser) -> None:
+async def test_a_session_of_a_token_that_reads_creates_and_revokes_no_tokens(
+    guarded: Guarded, browser: Browser
+) -> None:
     await browser.log_in(await guarded.token("admin", scope="read"))
     page = (await browser.get("/")).text
-    assert 'value="all"' not in page
+    assert "Create token" not in page
+    assert "Revoke now" not in page
+    csrf = field("csrf", page)
+    for scope in ("all", "read"):
+        form = {"csrf": csrf, "comment": "c", "scope": scope}
+        assert (await browser.post("/tokens", form)).status_code == 403
+    listed = done(await guarded.ask(guarded.admin, "GET", f"{CONTROL}/tokens"))["tokens"]
+    of_admin = next(each["token_id"] for each in listed if each["scope"] == "all")
+    assert (await browser.post("/tokens/revoke", {"csrf": csrf, "id": of_admin})).status_code == 403
+    assert (await browser.post("/logout", {"csrf": csrf})).status_code == 303
+    assert await guarded.status(guarded.admin, "GET", f"{CONTROL}/scim2/Me") == 200
+
+
+async def test_a_session_creates_no_token_that_outlives_that_of_its_login(guarded: Guarded, browser: Browser) -> None:
+    await browser.log_in(await guarded.user("ann", lifetime_days=40))
+    page = (await browser.get("/")).text
+    assert 'value="30"' in page
+    assert 'value="90"' not in page
     form = {"csrf": field("csrf", page), "comment": "c"}
-    assert (await browser.post("/tokens", {**form, "scope": "all"})).status_code == 400
-    made = secret_in((await browser.post("/tokens", {**form, "scope": "read"})).text)
-    assert await guarded.status(made, "POST", "/api/2.1/unity-catalog/catalogs", {"name": "x"}) == 403
+    assert (await browser.post("/tokens", {**form, "days": "90"})).status_code == 400
+    for days in ("30", "never"):
+        secret_in((await browser.post("/tokens", {**form, "days": days})).text)
+    listed = done(await guarded.ask(guarded.admin, "GET", f"{CONTROL}/tokens?principal=ann"))["tokens"]
+    ends = {each["comment"]: each["expires_at"] for each in listed if each["created_by"] == "admin"}
+    assert all(each["expires_at"] is not None and each["expires_at"] <= max(ends.values()) for each in listed)
 
 
 # --- requests from other sites --------------------------------------------------------------------

@@ -30,7 +30,7 @@ class Spark:
     def __init__(self, at: Place) -> None:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        jars = ",".join(str(jar) for jar in sorted((TOOLS / "spark-jars").glob("iceberg-*.jar")))
+        jars = ",".join(str(jar) for jar in sorted((TOOLS / "spark-jars").glob("*.jar")))
         builder = (
             SparkSession.builder.master("local[2]")
             .config("spark.jars", jars)

@@ -45,6 +45,12 @@ def test_rows_are_split_by_all_partition_columns() -> None:
     assert found == {("1", "x"): [1], ("2", "x"): [2], ("1", "y"): [3], (None, "x"): [4]}
 
 
+def test_control_characters_in_partition_values_are_kept() -> None:
+    batch = pa.record_batch({"a": ["x\1y", "\0", "x\1y", None], "b": ["\1", "x", "\1", "\0"], "id": [1, 2, 3, 4]})
+    found = {values: rows.column("id").to_pylist() for values, rows in split(batch, ["a", "b"])}
+    assert found == {("x\1y", "\1"): [1, 3], ("\0", "x"): [2], (None, "\0"): [4]}
+
+
 def test_statistics_hold_bounds_and_nulls_of_plain_and_nested_columns(tmp_path: Path) -> None:
     rows = pa.record_batch(
         {

@@ -46,6 +46,35 @@ def test_the_names_of_tables_are_replaced_and_nothing_else(text: str, expected: 
     assert replaced(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("SELECT * FROM lake.sea.boats", True),
+        ("(SELECT * FROM lake.sea.boats)", True),
+        ("CREATE TABLE here AS SELECT * FROM lake.sea.boats", True),
+        ("REPLACE TABLE here AS SELECT * FROM lake.sea.boats", True),
+        ("CACHE TABLE here AS SELECT * FROM lake.sea.boats", True),
+        ("SET VAR newest = (SELECT max(id) FROM lake.sea.boats)", True),
+        ("DESCRIBE QUERY SELECT * FROM lake.sea.boats", True),
+        ("SHOW COLUMNS FROM lake.sea.boats", False),
+        ("CREATE OR REPLACE TABLE lake.sea.boats AS SELECT 1", False),
+        ("DESCRIBE TABLE EXTENDED lake.sea.boats", True),
+        ("DESCRIBE HISTORY lake.sea.boats", False),
+        ("DROP TABLE lake.sea.boats", False),
+        ("ALTER TABLE lake.sea.boats ADD COLUMN x INT", False),
+        ("OPTIMIZE lake.sea.boats", False),
+        ("DELETE FROM lake.sea.boats", False),
+    ],
+)
+def test_it_is_known_whether_a_statement_only_reads_a_table(text: str, *, reads: bool) -> None:
+    (named,) = parse(text).tables
+    assert named.is_source is reads
+
+
+def test_a_described_table_gets_no_alias() -> None:
+    assert replaced("DESCRIBE lake.sea.boats") == "DESCRIBE V"
+
+
 def test_a_name_that_is_kept_stays_as_it_is_written() -> None:
     text = "SELECT lake.sea.ice.id FROM lake.sea.ice"
     assert parse(text).replaced(lambda _: None) == text

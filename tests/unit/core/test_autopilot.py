@@ -85,12 +85,15 @@ def test_a_table_does_not_rest_after_a_dry_run() -> None:
 
 def test_the_queue_is_limited_by_the_number_of_workers() -> None:
     queued = [job(state=JobState.QUEUED)] * QUEUED_PER_WORKER
-    assert has_room(queued[1:], (), now_ms=NOW_MS)
-    assert not has_room(queued, (), now_ms=NOW_MS)
-    assert has_room(queued, (), now_ms=-1), "jobs that are not due yet do not count"
+    assert has_room("compact", queued[1:])
+    assert not has_room("compact", queued)
     running = [job(state=JobState.RUNNING, worker=name) for name in ("a", "b")]
-    assert has_room(queued, running, now_ms=NOW_MS)
-    assert not has_room(queued * 2, running, now_ms=NOW_MS)
+    assert has_room("compact", queued + running)
+    assert not has_room("compact", queued * 2 + running)
+
+
+def test_jobs_that_no_worker_can_run_leave_room_for_those_of_other_kinds() -> None:
+    assert has_room("checkpoint", [job("compact", JobState.QUEUED)] * QUEUED_PER_WORKER)
 
 
 def test_a_vacuum_that_waits_delays_no_other_job() -> None:

@@ -17,6 +17,7 @@ from moorage.core.job_options import CompactOptions, ExpireOptions, parse_option
         ("compact", {"target_file_size_mb": 8, "zorder_by": ["a", "b"], "where": "a > 1", "full": True}),
         ("expire", {"older_than_days": 0, "keep_last": 1}),
         ("orphans", {"older_than_days": 1, "dry_run": True}),
+        ("compact", {"beside_writers": True}),
     ],
 )
 def test_valid_options_are_accepted(kind: str, args: dict[str, Any]) -> None:
@@ -47,11 +48,12 @@ def test_invalid_options_are_refused(kind: str, args: dict[str, Any]) -> None:
         ("delta", "compact", "sort_by", ["a"]),
         ("lance", "compact", "zorder_by", ["a"]),
         ("lance", "compact", "full", True),
+        ("lance", "compact", "beside_writers", True),
         ("iceberg", "expire", "dry_run", True),
     ],
 )
 def test_an_option_that_the_format_would_ignore_is_refused(of: str, kind: str, option: str, value: object) -> None:
-    with pytest.raises(InvalidInput, match=f"a {kind} job for {of} tables has no option '{option}'"):
+    with pytest.raises(InvalidInput, match=f"{kind} jobs for {of} tables have no option '{option}'"):
         require_options(kind, {option: value}, of)
 
 

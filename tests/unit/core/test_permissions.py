@@ -164,6 +164,7 @@ def test_a_token_for_reading_changes_nothing_even_for_an_administrator() -> None
     assert allowed == {
         Privilege.BROWSE,
         Privilege.READ,
+        Privilege.READ_TABLES,
         Privilege.READ_FILES,
         Privilege.FOLLOW,
         Privilege.INSPECT,

@@ -38,6 +38,16 @@ def test_a_request_can_lengthen_the_retention_but_not_shorten_it() -> None:
     assert retention_ms(3, "interval 2 days") == 3 * DAY_MS
 
 
+@pytest.mark.parametrize(
+    ("stated", "kept_days", "days"),
+    [(None, 3, 3), (None, 30, 30), ("interval 2 days", 3, 3), ("interval 9 days", 3, 9)],
+)
+def test_the_longer_retention_of_the_two_that_a_table_states_applies(
+    stated: str | None, kept_days: int, days: int
+) -> None:
+    assert retention_ms(None, stated, kept_days) == days * DAY_MS
+
+
 def test_the_version_that_was_current_at_the_cutoff_is_kept() -> None:
     assert raised_floor(ROWS, 0, 350) == 3
     assert raised_floor(ROWS, 0, -1) == 0

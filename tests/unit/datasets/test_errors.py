@@ -20,7 +20,8 @@ from moorage.core.errors import (
 )
 from moorage.datasets.errors import plain_message, to_moorage_error
 from moorage.datasets.job_table import Namespace
-from moorage.datasets.messages import Done, Question
+from moorage.datasets.messages import Question
+from moorage.processes.messages import Done
 
 BUILDER = "/hom" + "e/runner/wor" + "k"
 """The path where pylance was built, as in its errors; split, so that this file names no path of a real machine."""

@@ -12,7 +12,7 @@ import pytest
 
 from moorage.core.callers import LOCAL, Caller
 from moorage.core.credentials import Credential
-from moorage.http import Answer, Api, App, Call, Example, Headers, Limits
+from moorage.http import Answer, Api, App, Call, Example, Headers, Limits, connections
 from moorage.http.server import HttpServer
 from tests.in_process import serving
 from tests.unit.http.harbour import Ports, api_that, app_of
@@ -82,6 +82,16 @@ async def test_a_client_that_expects_100_continue_receives_it() -> None:
         assert await connection.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.writer.write(b"hi")
         assert b'"hi"' in (await connection.reply())[2]
+
+
+async def test_a_body_that_arrives_before_it_is_read_does_not_block_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_LARGEST_UNREQUESTED", 2)
+    async with asyncio.timeout(10), connect_to(api_that(greet, verb="post")) as connection:
+        for _ in range(2):
+            connection.writer.write(POST + b"Content-Length: 4\r\n\r\nahoy")
+            assert b'"ahoy"' in (await connection.reply())[2]
 
 
 async def test_a_client_that_expects_100_continue_is_refused_before_it_sends_its_body() -> None:
@@ -190,6 +200,26 @@ async def test_a_stream_that_fails_cuts_the_connection(length: int | None, caplo
     assert "the response stream" in caplog.text
 
 
+async def test_a_stream_that_fails_is_reset_if_its_client_takes_the_end_of_the_connection_for_that_of_the_stream() -> (
+    None
+):
+    async def failing(call: Call[Any, Any]) -> Answer:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"one"
+            await failure.wait()
+            raise RuntimeError("the disk is gone")
+
+        return Answer.stream(chunks(), "text/plain")
+
+    failure = asyncio.Event()
+    async with connect_to(api_that(failing)) as connection:
+        connection.writer.write(b"GET /harbour/ships HTTP/1.0\r\n\r\n")
+        await connection.reader.readuntil(b"one")
+        failure.set()
+        with pytest.raises(ConnectionResetError):
+            await connection.rest()
+
+
 @pytest.mark.parametrize("endless", [True, False])
 async def test_a_stop_ends_an_endless_stream_and_cuts_a_document(*, endless: bool) -> None:
     async def slow(call: Call[Any, Any]) -> Answer:
@@ -246,6 +276,26 @@ async def test_a_broken_chunk_is_refused_in_the_error_format_of_the_api() -> Non
 async def test_a_trailer_is_not_read_as_a_header() -> None:
     body = b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Trail: late\r\n\r\n"
     assert (await reply_to(api_that(greet, verb="post"), POST + body))[2] == b'{"body":"hi","trail":null}'
+
+
+@pytest.mark.parametrize("framing", [b"0\r\nX-Trail: ", b"1;x=", b"0\r\n" + b"X-Trail: a\r\n" * 1000])
+async def test_trailers_and_chunk_extensions_have_a_limit(framing: bytes) -> None:
+    """They are in no part of the body, so without a limit a line of any length would be kept in memory."""
+    async with connect_to(api_that(greet, verb="post")) as connection:
+        connection.writer.write(POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n" + framing)
+        reply = asyncio.ensure_future(connection.reply())
+        for _ in range(1000):
+            if reply.done():
+                break
+            connection.writer.write(b"y" * 10_000)
+            await asyncio.sleep(0)
+        status, headers, reason = await reply
+        assert (status, headers["connection"]) == (400, "close"), reason
+
+
+async def test_a_body_in_many_chunks_is_accepted() -> None:
+    body = b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\ny\r\n" * 100_000 + b"0\r\nX-Trail: a\r\n\r\n"
+    assert (await reply_to(api_that(greet, verb="post"), POST + body))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -365,6 +415,16 @@ async def test_a_stream_that_no_client_reads_ends_with_the_server_and_raises_no_
 async def test_a_request_head_that_is_too_large_is_refused() -> None:
     lines = [b"X-%d: %s\r\n" % (n, b"y" * 1000) for n in range(100)]
     assert (await reply_to(api_that(greet), b"GET / HTTP/1.1\r\n", *lines))[0] == 431
+
+
+async def test_a_large_request_head_is_refused_although_it_arrives_at_once() -> None:
+    """The loop reads up to 256 KB at a time, so a complete head can be larger than the limit."""
+    app = api_that(greet, verb="post")
+    fits = POST + b"X-Trail: " + b"y" * 60_000 + b"\r\nContent-Length: 100000\r\n\r\n"
+    assert (await reply_to(app, fits + b"b" * 100_000))[0] == 200
+    too_large = POST + b"X-Trail: " + b"y" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n"
+    status, headers, _ = await reply_to(app, too_large)
+    assert (status, headers["connection"]) == (431, "close")
 
 
 async def test_a_connection_with_an_incomplete_request_head_is_closed() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from moorage.pipeline.ingest.avro_files import NotAvro, by_schema
+from moorage.pipeline.ingest.avro_files import by_schema
+from moorage.pipeline.ingest.files import UnreadableFile
 
 
 def write(file: Path, *names: str, doc: str = "") -> None:
@@ -36,5 +37,5 @@ def test_a_long_schema_is_read(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_named(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "a b.avro"
     file.write_bytes(data)
-    with pytest.raises(NotAvro, match=r"^file:///.*/a%20b\.avro is not an Avro file"):
+    with pytest.raises(UnreadableFile, match=r"^file:///.*/a%20b\.avro: not an Avro file"):
         by_schema([str(file)])

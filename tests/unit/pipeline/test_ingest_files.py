@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
+from moorage.pipeline.ingest import csv_files
 from moorage.pipeline.ingest.batches import BatchLog, LocalFolder
-from moorage.pipeline.ingest.files import SourceFile, find_files, input_format_of, source_id
+from moorage.pipeline.ingest.csv_files import delimiter_of, has_line_breaks
+from moorage.pipeline.ingest.files import (
+    SourceFile,
+    UnreadableFile,
+    find_files,
+    input_format_of,
+    open_location,
+    source_id,
+)
+from moorage.pipeline.ingest.fitting import by_footer
 from moorage.pipeline.ingest.parsing import LineFinder, _reason, explain
 from moorage.pipeline.ingest.requests import IngestRefused
 from moorage.pipeline.ingest.run import _file_in
@@ -23,6 +34,13 @@ def test_hidden_and_unfinished_files_are_not_part_of_a_source(tmp_path: Path) ->
     assert [Path(file.path).name for file in find_files(str(tmp_path))] == ["a.json", "d.json"]
     assert [Path(file.path).name for file in find_files(f"{tmp_path}/*/d*.json")] == ["d.json"]
     assert [Path(file.path).name for file in find_files((tmp_path / "a.json").as_uri())] == ["a.json"]
+
+
+def test_a_source_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IngestRefused, match="'gs://lake/in' is neither on local disk nor in S3"):
+        find_files("gs://lake/in")
+    with pytest.raises(IngestRefused, match=r"cannot be read: .*File name too long"):
+        find_files(str(tmp_path / ("x" * 300)))
 
 
 def test_the_oldest_file_comes_first(tmp_path: Path) -> None:
@@ -120,3 +138,56 @@ def test_a_record_that_is_on_no_line_has_no_number_and_the_next_ones_have(tmp_pa
         file.write_text("x\ny\nz\n")
     asked = [(first, "x"), (first, "?"), (first, "y"), (second, "z"), (tmp_path / "none", "x"), (first, "z")]
     assert [lines.find(str(file), text) for file, text in asked] == [1, None, 2, 3, None, 3]
+
+
+def test_a_record_of_several_lines_has_the_number_of_its_first_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'id,name\r\n1,"x\r\ny"\r\n2,"x\r\ny",3\r\n')
+    assert LineFinder().find(str(tmp_path / "a.csv"), '2,"x\ny",3') == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('id,name\n1,"a ""b"", c"\n2,d\n', False),
+        ('id,name\n1,"a\nb"\n', True),
+        ('id,name\n1,"a', False),
+        ("", False),
+        ('"' * 4 * 1024 * 1024 + "\n" + '"' * (4 * 1024 * 1024 + 1) + "\n", True),
+    ],
+)
+def test_line_breaks_in_fields_are_found(tmp_path: Path, text: str, found: bool) -> None:  # noqa: FBT001
+    (tmp_path / "a.csv").write_text(text)
+    assert has_line_breaks(fs.LocalFileSystem(), str(tmp_path / "a.csv")) is found
+
+
+def test_large_csv_files_are_split_unless_a_field_has_line_breaks(tmp_path: Path) -> None:
+    texts = {"small.csv": 'a\n"b\nc"\n', "plain.csv": "a\nb\n", "breaks.csv": 'a\n"b\nc"\n', "packed.csv.gz": ""}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    large = csv_files.SPLIT_BYTES + 1
+    sizes = {str(tmp_path / name): 1 if name == "small.csv" else large for name in texts}
+    found = csv_files.by_line_breaks(sizes, sizes)
+    assert {whole: sorted(Path(path).name for path in paths) for whole, paths in found.items()} == {
+        True: ["breaks.csv", "packed.csv.gz", "small.csv"],
+        False: ["plain.csv"],
+    }
+
+
+def test_the_name_of_a_file_tells_its_delimiter() -> None:
+    names = {"/in/a.csv": ",", "/in/a.TSV.gz": "\t", "/in/a.tsv": "\t", "/in/tsv": ","}
+    assert {name: delimiter_of(name, None) for name in names} == names
+    assert delimiter_of("/in/a.tsv", ";") == ";"
+
+
+def test_the_keys_of_an_object_store_are_opened_as_they_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key may have characters that a URL encodes."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    for key in ("lake/a b.csv", "lake/é.csv", "lake/ts=1%3A2/x#y?.csv"):
+        assert open_location(f"s3a://{key}")[1] == key
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 PAR1", b"x" * 100, b"PAR1" + b"x" * 50 + b"\x10\x00\x00\x00PAR1"])
+def test_a_broken_parquet_file_is_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(UnreadableFile, match=r"a\.parquet: not a Parquet file: "):
+        by_footer([str(tmp_path / "a.parquet")])

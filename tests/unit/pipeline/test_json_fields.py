@@ -25,8 +25,10 @@ from moorage.pipeline.ingest.json_fields import (
 )
 from moorage.pipeline.ingest.run import unknown_of
 
+LONG_NAME = "name_of_the_owner"
 POINT = StructType([StructField("x", LongType()), StructField("y", LongType())])
 FLAT = StructType([StructField("id", LongType()), StructField("name", StringType())])
+LONG = StructType([*FLAT.fields, StructField("harbours", LongType()), StructField(LONG_NAME, StringType())])
 NESTED = StructType(
     [
         StructField("id", LongType()),
@@ -82,23 +84,38 @@ def test_a_field_in_a_struct_has_the_path_to_it(text: str, fields: set[str]) -> 
     assert fields_in(text, NESTED) == fields
 
 
-names = st.text(st.sampled_from('idnamexé:" \\,{}\n'), max_size=6) | st.sampled_from(["id", "name", 'a"id', "x"])
+similar = ["id", "name", 'a"id', "x", "harbour", "harbours", "harboursx", LONG_NAME, LONG_NAME[1:], "N" + LONG_NAME[1:]]
+names = st.text(st.sampled_from('idnamexé:" \\,{}\n'), max_size=6) | st.sampled_from([*similar, f'a"{LONG_NAME}'])
 records = st.dictionaries(names, st.integers(0, 9) | names | st.dictionaries(names, names, max_size=2), max_size=4)
 
 
-@given(st.lists(records, max_size=4), st.booleans(), st.booleans())
-def test_counting_misses_no_field_that_parsing_finds(rows: list[dict[str, object]], tight: bool, plain: bool) -> None:  # noqa: FBT001
+@given(st.lists(records, max_size=4), st.booleans(), st.booleans(), st.integers(0, 9))
+def test_a_comparison_misses_no_field_that_parsing_finds(
+    rows: list[dict[str, object]],
+    tight: bool,  # noqa: FBT001
+    plain: bool,  # noqa: FBT001
+    before: int,
+) -> None:
     separators = (",", ":") if tight else (", ", ": ")
-    lines = "\n".join(json.dumps(row, ensure_ascii=plain, separators=separators) for row in rows)
-    assert fields_in(lines) == {name for row in rows for name in missing_in_value(row, FLAT)}
+    lines = '{"id": 1}\n' * before
+    lines += "\n".join(json.dumps(row, ensure_ascii=plain, separators=separators) for row in rows)
+    assert fields_in(lines, LONG) == {name for row in rows for name in missing_in_value(row, LONG)}
+
+
+def test_only_lines_that_may_have_other_names_are_parsed() -> None:
+    usual = '{"id": 1, "name": "Oslo, 12:30", "harbours": null, "name_of_the_owner": "Ann: \\"x\\""}\n' * 50
+    scan = FieldScan(LONG)
+    assert scan._names.lines_with_others(usual.encode()) == b""
+    other = '{"id": 1, "Harbours": 2}'
+    assert scan._names.lines_with_others(f"{usual}{other}\n{usual}".encode()) == other.encode()
 
 
 def test_a_field_that_was_found_does_not_make_the_next_lines_slow() -> None:
     scan, lines = FieldScan(FLAT), b'{"id": 1, "x": 2}\n'
-    assert not scan._has_known_names_only(lines)
+    assert scan._names.lines_with_others(lines) == lines
     scan.look_through(lines)
     assert scan.found == {"x"}
-    assert scan._has_known_names_only(lines)
+    assert scan._names.lines_with_others(lines) == b""
 
 
 def test_names_that_only_spark_accepts_are_left_to_spark() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.pipeline.stream_marks import Snapshot, snapshots_for_streams
+from moorage.pipeline.stream_marks import Snapshot, snapshots_for_streams, snapshots_since
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -33,3 +33,9 @@ def test_every_live_stream_counts_and_one_that_ended_long_ago_does_not() -> None
 
 def test_a_stream_that_is_the_only_one_is_live_however_old_it_is() -> None:
     assert snapshots_for_streams(*chain((0, "a"), (500, None), (501, None))) == 3
+
+
+def test_the_snapshot_that_was_current_at_the_cutoff_stays_with_all_later_ones() -> None:
+    made = chain((0, None), (1, None), (9, None))
+    assert [snapshots_since(*made, day * DAY_MS) for day in (0, 1, 5, 9, 10)] == [3, 2, 2, 1, 1]
+    assert snapshots_since({}, None, 0) == 0

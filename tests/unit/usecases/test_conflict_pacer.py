@@ -27,7 +27,7 @@ def conflict(pacer: ConflictPacer, count: int, *, contested: bool = False) -> li
 
 
 async def test_the_first_conflict_is_answered_immediately_and_the_others_wait() -> None:
-    pacer = ConflictPacer(LONG)
+    pacer = ConflictPacer(LONG, retry_s=0)
     waiting = conflict(pacer, 3)
     assert await released(*waiting) == [True, False, False]
     pacer.record_version()
@@ -36,7 +36,7 @@ async def test_the_first_conflict_is_answered_immediately_and_the_others_wait() 
 
 
 async def test_each_new_version_releases_one_writer_in_the_order_of_their_conflicts() -> None:
-    pacer = ConflictPacer(LONG)
+    pacer = ConflictPacer(LONG, retry_s=0)
     waiting = conflict(pacer, 4)
     assert await released(*waiting) == [True, False, False, False]
     pacer.record_version()
@@ -46,15 +46,29 @@ async def test_each_new_version_releases_one_writer_in_the_order_of_their_confli
     assert await released(*waiting) == [True, True, True, True]
 
 
+async def test_versions_in_quick_succession_release_one_writer_at_a_time() -> None:
+    pacer = ConflictPacer(LONG, retry_s=0.5)
+    waiting = conflict(pacer, 4)
+    assert await released(*waiting) == [True, False, False, False]
+    for _ in range(3):
+        pacer.record_version()
+    assert await released(*waiting) == [True, True, False, False]
+    await asyncio.sleep(0.6)  # no further version: the next writer retries on the newest one
+    assert await released(*waiting) == [True, True, True, False]
+    await asyncio.sleep(0.6)
+    pacer.record_version()
+    await asyncio.gather(*waiting)
+
+
 async def test_a_version_without_waiting_writers_releases_the_next_one_immediately() -> None:
-    pacer = ConflictPacer(LONG)
+    pacer = ConflictPacer(LONG, retry_s=0)
     await asyncio.gather(*conflict(pacer, 1))
     pacer.record_version()
     assert await released(*conflict(pacer, 1)) == [True]
 
 
 async def test_a_cancelled_writer_uses_up_no_turn() -> None:
-    pacer = ConflictPacer(LONG)
+    pacer = ConflictPacer(LONG, retry_s=0)
     waiting = conflict(pacer, 3)
     await released(*waiting)
     waiting[1].cancel()
@@ -69,7 +83,7 @@ async def test_without_a_new_version_every_writer_is_released_in_the_end() -> No
 
 
 async def test_no_writer_is_released_while_the_next_version_is_being_made() -> None:
-    hold, pacer = 0.2, ConflictPacer(0.2)
+    hold, pacer = 0.2, ConflictPacer(0.2, retry_s=0)
     waiting = conflict(pacer, 3, contested=True)
     await asyncio.sleep(1.5 * hold)  # the disk is slow
     assert await released(*waiting) == [True, False, False]
@@ -80,7 +94,7 @@ async def test_no_writer_is_released_while_the_next_version_is_being_made() -> N
 
 
 async def test_no_writer_is_released_before_its_turn_while_versions_appear() -> None:
-    hold, pacer = 0.5, ConflictPacer(0.5)
+    hold, pacer = 0.5, ConflictPacer(0.5, retry_s=0)
     waiting = conflict(pacer, 40)
     began, moves = time.monotonic(), 0
     while time.monotonic() < began + 1.5 * hold:

@@ -329,8 +329,9 @@ async def create_table_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
     """Enqueue `checkpoint`, `compact`, `expire` or `orphans` for a table.
 
     While such a job is open, that one is returned. The options of `compact` are `target_file_size_mb`, `sort_by`,
-    `zorder_by`, `where`, `purge` and `full`, those of `expire` are `older_than_days` and `keep_last`, and those of
-    `orphans` are `older_than_days` and `dry_run`. A `checkpoint` has none.
+    `zorder_by`, `where`, `purge`, `full` and `beside_writers`, those of `expire` are `older_than_days` and `keep_last`,
+    and those of `orphans` are `older_than_days` and `dry_run`. A `checkpoint` has none. A compaction waits for writers
+    that change rows, unless it has `beside_writers`.
     """
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     table = addresses.table(space, call.params["table"])

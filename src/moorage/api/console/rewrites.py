@@ -202,6 +202,7 @@ async def offer_rewrite(call: Call[Offer, NoQuery], ports: Ports) -> Answer:
     summary="Make old versions unavailable.",
     stage="public_preview",
     answer=ExpiredInfo,
+    patient=True,
     errors=(*_ERRORS, KeyReused),
     example=Example(
         path=_ID,
@@ -224,6 +225,7 @@ async def announce_expiry(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     stage="public_preview",
     answer=ExpiredInfo,
     keyed=False,
+    patient=True,
     errors=_ERRORS,
     example=Example(
         path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": None, "log_files": 12, "held_by": []}
@@ -242,6 +244,7 @@ async def delete_expired(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     stage="public_preview",
     answer=CheckpointInfo,
     keyed=False,
+    patient=True,
     errors=_ERRORS,
     example=Example(
         path=_ID,

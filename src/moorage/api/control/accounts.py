@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from moorage.core.principals import Principal
 from moorage.core.securables import Kind, Securable
 from moorage.http import Call, NoBody, NoQuery
 from moorage.usecases.identity import principals
-from moorage.usecases.identity.principals import Edit
+from moorage.usecases.identity.principals import Attribute, Edit
 from moorage.usecases.ports import Ports
 
 EXAMPLE_META = {"created": EXAMPLE_TIME, "lastModified": EXAMPLE_TIME}
@@ -49,26 +50,27 @@ async def create(call: Call[Any, NoQuery], ports: Ports, account: Account) -> Se
     return await principals.create(ports, errand, account.kind, account.name, details, field=account.field)
 
 
-async def find(call: Call[NoBody, ListQuery], ports: Ports, kind: Kind) -> tuple[list[Securable], dict[str, Any]]:
+async def find(
+    call: Call[NoBody, ListQuery], ports: Ports, kind: Kind, attributes: Mapping[str, Attribute]
+) -> tuple[list[Securable], dict[str, Any]]:
     """The requested part of a list, and the numbers that describe it."""
     query = call.query
-    found = await principals.list_principals(ports, call.caller, kind, name=query.name)
+    found = await principals.list_principals(ports, call.caller, kind, query.selection(attributes))
     shown = found[query.start_index - 1 : query.start_index - 1 + query.count]
     return shown, {"total_results": len(found), "start_index": query.start_index, "items_per_page": len(shown)}
 
 
 async def replace(call: Call[Any, NoQuery], ports: Ports, account: Account) -> Securable:
-    kind, id = account.kind, call.params["id"]
-    before = await principals.get_any(ports, call.caller, kind, id)
-    if account.name is not None and account.name != before.name:
-        raise InvalidInput(
-            f"{account.field} is '{before.name}' and cannot change: grants refer to it", field=account.field
-        )
     change = Edit(
-        active=account.active is not False, display_name=account.display_name, external_id=account.external_id
+        name=account.name,
+        name_field=account.field,
+        active=account.active is not False,
+        display_name=account.display_name,
+        external_id=account.external_id,
     )
-    return await principals.edit(ports, errand_of(call, ports), kind, id, change)
+    return await principals.edit(ports, errand_of(call, ports), account.kind, call.params["id"], change)
 
 
-async def patch(call: Call[Patch, NoQuery], ports: Ports, kind: Kind) -> Securable:
-    return await principals.edit(ports, errand_of(call, ports), kind, call.params["id"], edit_of(call.body))
+async def patch(call: Call[Patch, NoQuery], ports: Ports, kind: Kind, *, name: str) -> Securable:
+    change = edit_of(call.body, name)
+    return await principals.edit(ports, errand_of(call, ports), kind, call.params["id"], change)

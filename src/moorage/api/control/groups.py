@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from moorage.api.control import accounts
 from moorage.api.control.api import control
 from moorage.api.control.scim import (
+    COMMON_ATTRIBUTES,
     EXAMPLE_GROUP_ID,
     EXAMPLE_TIME,
     EXAMPLE_USER_ID,
@@ -29,9 +31,12 @@ from moorage.core.principals import Principal, principal_of
 from moorage.core.securables import Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.identity import principals
+from moorage.usecases.identity.principals import Attribute
 from moorage.usecases.ports import Ports
 
 GROUP_SCHEMA = ("urn:ietf:params:scim:schemas:core:2.0:Group",)
+_ATTRIBUTES = {"displayname": Attribute.NAME, **COMMON_ATTRIBUTES}
+"""What filters may name."""
 
 routes = control.section(tags=("groups",))
 
@@ -138,17 +143,8 @@ async def create_group(call: Call[NewGroup, NoQuery], ports: Ports) -> Answer:
 )
 async def list_groups(call: Call[NoBody, ListQuery], ports: Ports) -> Answer:
     """List groups in the order of their names, or find one by its name. For administrators."""
-    query = call.query
-    found = await principals.list_principals(ports, call.caller, Kind.GROUP, name=query.name)
-    shown = found[query.start_index - 1 : query.start_index - 1 + query.count]
-    return Answer.json(
-        GroupList(
-            total_results=len(found),
-            start_index=query.start_index,
-            items_per_page=len(shown),
-            resources=[_to_wire(group, []) for group in shown],
-        )
-    )
+    shown, numbers = await accounts.find(call, ports, Kind.GROUP, _ATTRIBUTES)
+    return Answer.json(GroupList(resources=[_to_wire(group, []) for group in shown], **numbers))
 
 
 @routes.get(
@@ -174,11 +170,9 @@ async def get_group(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path={"id": EXAMPLE_GROUP_ID}, body=_NEW, answer=_EXAMPLE),
 )
 async def replace_group(call: Call[NewGroup, NoQuery], ports: Ports) -> Answer:
-    """Replace all members of a group. Its name cannot change. For administrators."""
-    group = await principals.get(ports, call.caller, Kind.GROUP, call.params["id"])
-    if call.body.display_name != group.name:
-        raise InvalidInput(f"displayName is '{group.name}' and cannot change: grants refer to it", field="displayName")
-    return await _change(call, ports, Members(tuple(each.value for each in call.body.members), replace=True))
+    """Replace all members of a group, or restore a deleted one. Its name cannot change. For administrators."""
+    ids = tuple(each.value for each in call.body.members)
+    return await _change(call, ports, Members(ids, replace=True, name=call.body.display_name), activates=True)
 
 
 @routes.patch(
@@ -202,7 +196,7 @@ async def update_group(call: Call[Patch, NoQuery], ports: Ports) -> Answer:
     return await _change(call, ports, members_of_patch(call.body))
 
 
-async def _change(call: Call[Any, NoQuery], ports: Ports, members: Members) -> Answer:
+async def _change(call: Call[Any, NoQuery], ports: Ports, members: Members, *, activates: bool = False) -> Answer:
     group = await principals.change_members(
         ports,
         errand_of(call, ports),
@@ -210,6 +204,8 @@ async def _change(call: Call[Any, NoQuery], ports: Ports, members: Members) -> A
         add=members.add,
         remove=members.remove,
         replaces=members.replace,
+        name=members.name,
+        activates=activates,
     )
     return await _answer(call, ports, group)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from msgspec import Meta, field
 
 from moorage.core.errors import InvalidInput
 from moorage.core.securables import Securable
-from moorage.usecases.identity.principals import Edit
+from moorage.usecases.identity.principals import Attribute, Edit, Selection
 
 LIST_SCHEMA = ("urn:ietf:params:scim:api:messages:2.0:ListResponse",)
 PATCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
@@ -23,8 +24,11 @@ EXAMPLE_TIME = "2026-11-14T08:00:00.000+00:00"
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
-_FILTER = re.compile(r'\s*(userName|displayName|applicationId)\s+eq\s+"((?:[^"\\]|\\.)*)"\s*', re.IGNORECASE)
+_FILTER = re.compile(r'\s*([\w:.]+)\s+eq\s+"((?:[^"\\]|\\.)*)"\s*', re.IGNORECASE)
+_SCHEMA = re.compile(r"urn:[\w:.]+:(?=\w+$)", re.IGNORECASE)
 _MEMBER = re.compile(r'members\[\s*value\s+eq\s+"([0-9a-f-]+)"\s*\]', re.IGNORECASE)
+
+COMMON_ATTRIBUTES = {"externalid": Attribute.EXTERNAL_ID, "id": Attribute.ID}
 
 
 class ScimMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,21 +56,22 @@ class Email(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a list."""
 
-    filter: Annotated[str | None, Meta(description='`userName eq "…"` or `displayName eq "…"`.')] = None
+    filter: Annotated[str | None, Meta(description='An attribute, `eq` and a text: `userName eq "…"`.')] = None
     start_index: Annotated[int, Meta(ge=1, le=2**31 - 1, description="The number of the first resource, from 1.")] = (
         field(default=1, name="startIndex")
     )
     count: Annotated[int, Meta(ge=0, le=2**31 - 1, description="The maximum number of resources.")] = 1000
 
-    @property
-    def name(self) -> str | None:
-        """The name that the filter asks for."""
+    def selection(self, attributes: Mapping[str, Attribute]) -> Selection | None:
+        """What the filter asks for. `attributes` are those that it may name, in lower case."""
         if self.filter is None:
             return None
         found = _FILTER.fullmatch(self.filter)
-        if found is None:
-            raise InvalidInput('the filter is not supported; use userName eq "…" or displayName eq "…"', field="filter")
-        return found[2].replace('\\"', '"').replace("\\\\", "\\")
+        attribute = attributes.get(attribute_of(found[1])) if found else None
+        if found is None or attribute is None:
+            named = ", ".join(attributes)
+            raise InvalidInput(f"the filter is not supported; use `eq` and a text with one of {named}", field="filter")
+        return Selection(attribute, found[2].replace('\\"', '"').replace("\\\\", "\\"))
 
 
 class PatchOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +95,13 @@ class Members(msgspec.Struct, frozen=True):
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     replace: bool = False
+    name: str | None = None
+    """The name that the patch states for the group."""
+
+
+def attribute_of(text: str) -> str:
+    """An attribute in lower case and without its schema: SCIM ignores case, and accepts both forms."""
+    return _SCHEMA.sub("", text.strip()).lower()
 
 
 def meta_of(securable: Securable, resource_type: str) -> ScimMeta:
@@ -104,24 +116,40 @@ def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def edit_of(patch: Patch) -> Edit:
-    """The change of a user or service principal that a patch describes."""
+def edit_of(patch: Patch, name: str) -> Edit:
+    """The change of a user or service principal that a patch describes. `name`: the attribute that has the name."""
     values: dict[str, Any] = {}
     for operation in patch.operations:
-        if operation.op.lower() not in ("add", "replace"):
-            raise InvalidInput("only `add` and `replace` are supported here", field="Operations")
-        if operation.path is not None:
-            values[operation.path] = operation.value
-        elif isinstance(operation.value, dict):
-            values |= operation.value
+        values |= _assigned(operation)
     try:
+        stated = _text(values.pop(attribute_of(name), None))
         return Edit(
+            name=stated,
+            name_field=name,
             active=_boolean(values["active"]) if "active" in values else None,
-            display_name=_text(values["displayName"]) if "displayName" in values else msgspec.UNSET,
-            external_id=_text(values["externalId"]) if "externalId" in values else msgspec.UNSET,
+            display_name=_text(values["displayname"]) if "displayname" in values else msgspec.UNSET,
+            external_id=_text(values["externalid"]) if "externalid" in values else msgspec.UNSET,
         )
     except TypeError as error:
         raise InvalidInput(str(error), field="Operations") from None
+
+
+def _assigned(operation: PatchOperation) -> dict[str, Any]:
+    """The attributes that an operation sets. A removed one is null."""
+    removes = _op(operation) == "remove"
+    if operation.path is not None:
+        return {attribute_of(operation.path): None if removes else operation.value}
+    if removes:
+        raise InvalidInput("`remove` needs a path", field="Operations")
+    value = operation.value
+    return {attribute_of(name): each for name, each in value.items()} if isinstance(value, dict) else {}
+
+
+def _op(operation: PatchOperation) -> str:
+    op = operation.op.lower()
+    if op not in ("add", "remove", "replace"):
+        raise InvalidInput(f"{operation.op!r} is not one of add, remove and replace", field="Operations")
+    return op
 
 
 def _boolean(value: Any) -> bool:
@@ -140,25 +168,35 @@ def _text(value: Any) -> str | None:
 
 
 def members_of_patch(patch: Patch) -> Members:
-    """What a patch does to the members of a group."""
-    add: list[str] = []
-    remove: list[str] = []
-    replace = False
+    """What a patch does to the members of a group, one operation after the other."""
+    add: dict[str, None] = {}
+    remove: dict[str, None] = {}
+    replace, name = False, None
     for operation in patch.operations:
-        op, path = operation.op.lower(), operation.path or "members"
-        single = _MEMBER.fullmatch(path)
-        value = operation.value.get("members") if isinstance(operation.value, dict) else operation.value
-        ids = [single[1]] if single is not None else _ids(value)
-        if path.lower() != "members" and single is None:
-            raise InvalidInput(f"only the members of a group can be changed, not {path!r}", field="Operations")
+        op = _op(operation)
+        single = _MEMBER.fullmatch(operation.path or "")
+        if single is not None and op == "replace":  # of that member only: it must not remove the others
+            raise InvalidInput("a member has no attributes to replace; add or remove it", field="Operations")
+        values = {"members": [{"value": single[1]}]} if single is not None else _assigned(operation)
+        name = values.get("displayname", name)
+        if "members" not in values:
+            if operation.path is not None and "displayname" not in values:
+                raise InvalidInput(
+                    f"only the members of a group can be changed, not {operation.path!r}", field="Operations"
+                )
+            continue  # an operation on other attributes
+        ids = dict.fromkeys(_ids(operation.value if op == "remove" and single is None else values["members"]))
+        if op == "replace" or (op == "remove" and single is None and operation.value is None):
+            add, remove, replace = {}, {}, True
         if op == "remove":
-            remove += ids
-        elif op in ("add", "replace"):
-            add += ids
-            replace = replace or op == "replace"
+            remove |= ids
+            add = {id: None for id in add if id not in ids}
         else:
-            raise InvalidInput(f"{operation.op!r} is not one of add, remove and replace", field="Operations")
-    return Members(tuple(add), tuple(remove), replace)
+            add |= ids
+            remove = {id: None for id in remove if id not in ids}
+    if name is not None and not isinstance(name, str):
+        raise InvalidInput("displayName must be a text", field="Operations")
+    return Members(tuple(add), tuple(remove), replace, name)
 
 
 def _ids(value: Any) -> list[str]:

@@ -11,6 +11,7 @@ from moorage.api.control import accounts
 from moorage.api.control.accounts import EXAMPLE_META, EXAMPLE_PATCH, Account, example_list
 from moorage.api.control.api import control
 from moorage.api.control.scim import (
+    COMMON_ATTRIBUTES,
     EXAMPLE_SERVICE_ID,
     LIST_SCHEMA,
     ListQuery,
@@ -26,9 +27,12 @@ from moorage.core.principals import principal_of
 from moorage.core.securables import Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.identity import principals
+from moorage.usecases.identity.principals import Attribute
 from moorage.usecases.ports import Ports
 
 SERVICE_SCHEMA = ("urn:databricks:params:scim:schemas:workspace:2.0:ServicePrincipal",)
+_ATTRIBUTES = {"displayname": Attribute.NAME, "applicationid": Attribute.ID, **COMMON_ATTRIBUTES}
+"""What filters may name."""
 
 routes = control.section(tags=("service principals",))
 
@@ -127,7 +131,7 @@ async def create(call: Call[NewServicePrincipal, NoQuery], ports: Ports) -> Answ
 )
 async def list_all(call: Call[NoBody, ListQuery], ports: Ports) -> Answer:
     """List service principals in the order of their names, or find one by its name. For administrators."""
-    shown, numbers = await accounts.find(call, ports, Kind.SERVICE_PRINCIPAL)
+    shown, numbers = await accounts.find(call, ports, Kind.SERVICE_PRINCIPAL, _ATTRIBUTES)
     return Answer.json(ServicePrincipalList(resources=[_to_wire(each) for each in shown], **numbers))
 
 
@@ -169,7 +173,7 @@ async def replace(call: Call[NewServicePrincipal, NoQuery], ports: Ports) -> Ans
 )
 async def update(call: Call[Patch, NoQuery], ports: Ports) -> Answer:
     """Change the description of a service principal, or whether it is active. For administrators."""
-    return Answer.json(_to_wire(await accounts.patch(call, ports, Kind.SERVICE_PRINCIPAL)))
+    return Answer.json(_to_wire(await accounts.patch(call, ports, Kind.SERVICE_PRINCIPAL, name="displayName")))
 
 
 @routes.delete(

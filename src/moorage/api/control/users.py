@@ -11,6 +11,7 @@ from moorage.api.control import accounts
 from moorage.api.control.accounts import EXAMPLE_META, EXAMPLE_PATCH, Account, example_list
 from moorage.api.control.api import control
 from moorage.api.control.scim import (
+    COMMON_ATTRIBUTES,
     EXAMPLE_USER_ID,
     LIST_SCHEMA,
     Email,
@@ -27,9 +28,12 @@ from moorage.core.principals import principal_of
 from moorage.core.securables import Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.identity import principals
+from moorage.usecases.identity.principals import Attribute
 from moorage.usecases.ports import Ports
 
 USER_SCHEMA = ("urn:ietf:params:scim:schemas:core:2.0:User",)
+_ATTRIBUTES = {"username": Attribute.NAME, "displayname": Attribute.DISPLAY_NAME, **COMMON_ATTRIBUTES}
+"""What filters may name."""
 
 routes = control.section(tags=("users",))
 
@@ -135,7 +139,7 @@ async def create(call: Call[NewUser, NoQuery], ports: Ports) -> Answer:
 )
 async def list_all(call: Call[NoBody, ListQuery], ports: Ports) -> Answer:
     """List users in the order of their names, or find one by its name. For administrators."""
-    shown, numbers = await accounts.find(call, ports, Kind.USER)
+    shown, numbers = await accounts.find(call, ports, Kind.USER, _ATTRIBUTES)
     return Answer.json(UserList(resources=[to_user(each) for each in shown], **numbers))
 
 
@@ -177,7 +181,7 @@ async def replace(call: Call[NewUser, NoQuery], ports: Ports) -> Answer:
 )
 async def update(call: Call[Patch, NoQuery], ports: Ports) -> Answer:
     """Change the description of a user, or whether it is active. For administrators."""
-    return Answer.json(to_user(await accounts.patch(call, ports, Kind.USER)))
+    return Answer.json(to_user(await accounts.patch(call, ports, Kind.USER, name="userName")))
 
 
 @routes.delete(

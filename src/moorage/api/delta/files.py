@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,7 @@ from moorage.usecases.ports import Ports
 routes = delta.section(tags=("delta tables",))
 
 _encode = msgspec.json.Encoder().encode
+_STATED: Final = ("schemaString", "partitionColumns", "configuration")
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -43,7 +44,10 @@ class FilesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaFilesResponse(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """The state of the table at one version. `files` has the fields of the log's `add` actions."""
+    """The state of the table at one version. `files` has the fields of the log's `add` actions.
+
+    `metadata` has what the `metaData` action contains besides the schema, the partition columns and the configuration.
+    """
 
     table_id: str
     location: str
@@ -53,6 +57,7 @@ class DeltaFilesResponse(msgspec.Struct, frozen=True, kw_only=True, rename="keba
     schema_string: str
     partition_columns: list[str]
     configuration: dict[str, str]
+    metadata: dict[str, Any]
     domains: Features
     last_transaction: Int64 | None
     file_count: Int64
@@ -60,7 +65,7 @@ class DeltaFilesResponse(msgspec.Struct, frozen=True, kw_only=True, rename="keba
 
 
 def _response(found: TableFiles, app_id: str | None) -> bytes:
-    protocol = found.protocol
+    protocol, metadata = found.protocol, msgspec.to_builtins(found.metadata)
     return _encode(
         DeltaFilesResponse(
             table_id=found.table_id,
@@ -76,6 +81,7 @@ def _response(found: TableFiles, app_id: str | None) -> bytes:
             schema_string=found.metadata.schema_string,
             partition_columns=list(found.metadata.partition_columns),
             configuration=found.metadata.configuration,
+            metadata={key: value for key, value in metadata.items() if key not in _STATED},
             domains=list(found.domains),
             last_transaction=None if app_id is None else found.transactions.get(app_id),
             file_count=found.file_count,
@@ -109,6 +115,7 @@ def _response(found: TableFiles, app_id: str | None) -> bytes:
             "schema-string": _encode(EXAMPLE_COLUMNS).decode(),
             "partition-columns": [],
             "configuration": {"delta.enableInCommitTimestamps": "true"},
+            "metadata": {"id": "2a310e2f-44c8-4dae-8870-67cf007ebce4", "createdTime": 1794737732278},
             "domains": [],
             "last-transaction": None,
             "file-count": 1,

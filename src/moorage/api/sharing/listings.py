@@ -11,6 +11,7 @@ from moorage.api.sharing.api import JSON, sharing
 from moorage.core.errors import InvalidInput, NamespaceNotFound, SecurableNotFound
 from moorage.core.securables import Securable
 from moorage.core.shares import DISPLAY_NAME
+from moorage.formats.sharing.lines import to_json
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.inputs import Int64
 from moorage.usecases.ports import Ports
@@ -24,8 +25,6 @@ routes = sharing.section(tags=("shares",))
 
 MAX_RESULTS = 500
 EXAMPLE_ID = "edacc4a7-6600-4fbb-85f3-a62a5ce6761f"
-
-_encode = msgspec.json.Encoder().encode
 
 
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -101,7 +100,7 @@ class ListTablesResponse(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 def json_answer(value: Any) -> Answer:
     """A JSON document in one line, which is all that the Python client reads."""
-    return Answer(200, _encode(value), (JSON,))
+    return Answer(200, to_json(value), (JSON,))
 
 
 def _record(call: Call[Any, Any], ports: Ports) -> None:

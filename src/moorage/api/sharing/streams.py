@@ -25,15 +25,18 @@ def table_headers(version: int) -> tuple[Header, ...]:
     return ((b"delta-table-version", str(version).encode()), (b"cache-control", b"no-store"))
 
 
-async def lines_answer(lines: Lines, record: Callable[[ReadCount], None], *, more: tuple[Header, ...] = ()) -> Answer:
+async def lines_answer(
+    lines: Lines, record: Callable[[ReadCount], None], *, announces_end: bool, more: tuple[Header, ...] = ()
+) -> Answer:
     """Send lines as they are made. The first chunk is made before the status is sent, so that most errors have one.
 
-    `record` is called with what was sent, also if the client stops to read.
+    `record` is called with what was sent, also if the client stops to read. `announces_end`: whether the client asked
+    for an endStreamAction. Pages and refresh tokens have one for every client, but only these find it in the header.
     """
     first = await anext(lines.chunks)
     headers = (
         (b"content-type", NDJSON.encode()),
-        (_CAPABILITIES, response_capabilities(lines.chosen, end_stream=lines.ends_stream).encode()),
+        (_CAPABILITIES, response_capabilities(lines.chosen, end_stream=announces_end).encode()),
         *table_headers(lines.version),
         *more,
     )

@@ -73,7 +73,12 @@ def record(
 async def _lines_answer(
     call: Call[Any, Any], ports: Ports, shared: SharedTable, lines: Lines, reader: Reader
 ) -> Answer:
-    return await lines_answer(lines, partial(record, call, ports, shared, lines.version), more=_scheme_header(reader))
+    return await lines_answer(
+        lines,
+        partial(record, call, ports, shared, lines.version),
+        announces_end=reader.capabilities.end_stream,
+        more=_scheme_header(reader),
+    )
 
 
 def reader_of(call: Call[Any, Any]) -> Reader:
@@ -277,6 +282,10 @@ class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     include_historical_metadata: Annotated[
         bool, Meta(description="Whether to tell the metadata of the first version and each change of it.")
     ] = False
+    include_historical_protocol: Annotated[
+        bool,
+        Meta(description="Whether to tell the protocol of the first version and each change of it, in delta format."),
+    ] = False
     max_files: Annotated[Int64 | None, Meta(description="The largest number of files on a page.")] = None
     page_token: Annotated[str | None, Meta(description="The nextPageToken of the page before.")] = None
 
@@ -299,6 +308,7 @@ async def read_changes(call: Call[NoBody, ChangesQuery], ports: Ports) -> Answer
         ending_version=query.ending_version,
         ending_timestamp=query.ending_timestamp,
         include_historical_metadata=query.include_historical_metadata,
+        include_historical_protocol=query.include_historical_protocol,
         max_files=_require_int32(query.max_files, "maxFiles"),
         page_token=query.page_token or None,
     )

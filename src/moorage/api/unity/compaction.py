@@ -53,7 +53,8 @@ class CompactTable(msgspec.Struct, frozen=True, kw_only=True):
 async def compact_table(call: Call[CompactTable, NoQuery], ports: Ports) -> Answer:
     """Request that a worker rewrites small files as large ones. `Location` is the URL of the job.
 
-    If a compaction of the table is already open, the response contains that job.
+    If a compaction of the table is already open, the response contains that job. The job stays `queued` while clients
+    change rows of the table, because a rewrite would make such a write fail; `error` then names the client.
     """
     address = address_of(Kind.TABLE, call.params["full_name"])
     job = await upkeep.compact(

@@ -10,12 +10,12 @@ from msgspec import Meta
 from moorage.api.unity.api import unity
 from moorage.api.unity.shapes import Millis, Name, Properties, Stamped, Text, stamps
 from moorage.core.callers import Caller
+from moorage.core.networks import parse_addresses
 from moorage.core.recipients import (
     MAX_COMMENT,
     OidcPolicy,
     RecipientToken,
     details_of,
-    parse_addresses,
     require_properties,
     require_text,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 from moorage import fresh
@@ -56,22 +57,27 @@ _TOKENS: Final = """<h2>Your tokens</h2>
 <tbody>
 {rows}</tbody>
 </table>
-<h3>Create a token</h3>
+{form}</div>
+"""
+
+_CREATE: Final = """<h3>Create a token</h3>
 <form method="post" action="/tokens" class="fields">
 <input type="hidden" name="csrf" value="{csrf}">
 <input type="hidden" name="once" value="{once}">
 <div><label for="comment">Used for</label>
 <input id="comment" name="comment" required maxlength="200" placeholder="notebook" autocomplete="off"></div>
 <div><label for="days">Expires after</label>
-<select id="days" name="days"><option value="7">7 days</option><option value="30">30 days</option>
-<option value="90" selected>90 days</option><option value="365">1 year</option><option value="never">never</option>
-</select></div>
+<select id="days" name="days">{lifetimes}</select></div>
 <div><label for="scope">Access</label>
-<select id="scope" name="scope">{scopes}</select></div>
+<select id="scope" name="scope"><option value="all">all that I may do</option>
+<option value="read">only read</option></select></div>
 <button>Create token</button>
 </form>
-</div>
 """
+
+_LIFETIMES: Final = {7: "7 days", 30: "30 days", 90: "90 days", 365: "1 year"}
+_PRESELECTED: Final = 90
+_LIFETIME: Final = '<option value="{value}"{mark}>{text}</option>'
 
 _ROW: Final = """<tr>
 <td data-label="Used for">{comment}{mark}</td><td data-label="Access">{scope}</td>
@@ -111,7 +117,7 @@ async def home_page(call: Call[Any, Any], ports: Ports, issued: IssuedToken | No
         notice=NOTHING if issued is None else markup(_ISSUED, text=issued.text),
         person=_person(call.caller, person),
         addresses=addresses(ports.public_url, with_token=True),
-        tokens=_tokens(call, await tokens.list_tokens(ports, call.caller), csrf),
+        tokens=_tokens(call, await tokens.list_tokens(ports, call.caller), csrf, ports.now_ms()),
     )
     return page("Moorage", content, aside=markup(_LOG_OUT, csrf=csrf))
 
@@ -133,17 +139,33 @@ def _person(caller: Caller, person: Securable) -> Markup:
     )
 
 
-def _tokens(call: Call[Any, Any], listed: list[ListedToken], csrf: str) -> Markup:
+def _tokens(call: Call[Any, Any], listed: list[ListedToken], csrf: str, now_ms: int) -> Markup:
     own = parse_token(session_of(call.headers).partition("=")[2])
     newest_first = sorted(listed, key=lambda each: -each.stored.created_at_ms)
-    rows = [_row(each, csrf, is_own=own is not None and own.id == each.stored.id) for each in newest_first]
-    scopes = '<option value="read">only read</option>'
-    if not call.caller.is_read_only:  # such a login can create tokens of its own kind only
-        scopes = '<option value="all">all that I may do</option>' + scopes
-    return markup(_TOKENS, rows=joined(rows), csrf=csrf, once=fresh.secret(), scopes=Markup(scopes))
+    own_id, reads = None if own is None else own.id, call.caller.is_read_only
+    rows = [
+        _row(each, csrf, is_own=each.stored.id == own_id, is_revocable=not reads and each.stored.id != own_id)
+        for each in newest_first
+    ]
+    form = NOTHING
+    if not reads:  # a login that only reads creates and revokes no tokens
+        form = markup(_CREATE, csrf=csrf, once=fresh.secret(), lifetimes=_lifetimes(call.caller, now_ms))
+    return markup(_TOKENS, rows=joined(rows), form=form)
 
 
-def _row(token: ListedToken, csrf: str, *, is_own: bool) -> Markup:
+def _lifetimes(caller: Caller, now_ms: int) -> Markup:
+    """The lifetimes to choose from: none is longer than that of the token by which the caller logged in."""
+    until_ms = inf if caller.until_ms is None else caller.until_ms
+    options = [
+        markup(_LIFETIME, value=days, mark=Markup(" selected") if days == _PRESELECTED else NOTHING, text=text)
+        for days, text in _LIFETIMES.items()
+        if now_ms + days * tokens.DAY_MS <= until_ms
+    ]
+    last = "never" if caller.until_ms is None else "the end of the token of this login"
+    return joined([*options, markup(_LIFETIME, value="never", mark=NOTHING, text=last)])
+
+
+def _row(token: ListedToken, csrf: str, *, is_own: bool, is_revocable: bool) -> Markup:
     stored = token.stored
     comment = stored.doc.comment or "no comment"
     expires_at_ms = tokens.expires_at_ms(stored)
@@ -155,7 +177,7 @@ def _row(token: ListedToken, csrf: str, *, is_own: bool) -> Markup:
         created=_time(stored.created_at_ms),
         expires=Markup("never") if expires_at_ms is None else _time(expires_at_ms),
         used=Markup("never") if token.last_used_ms is None else _time(token.last_used_ms),
-        action=NOTHING if is_own else markup(_REVOKE, csrf=csrf, id=stored.id, comment=comment),
+        action=NOTHING if not is_revocable else markup(_REVOKE, csrf=csrf, id=stored.id, comment=comment),
     )
 
 

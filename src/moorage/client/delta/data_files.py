@@ -23,7 +23,6 @@ MAX_STATISTICS: Final = 32
 """Delta's default: statistics of the first 32 columns."""
 _MAX_TEXT: Final = 32
 _HIGHEST: Final = "\U0010ffff"
-_NULL, _END = "\0", "\1"
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -108,16 +107,17 @@ def split(
     if not partition_columns:
         yield (), batch
         return
-    texts = [to_text(batch.column(name)) for name in partition_columns]
-    marked = [pc.fill_null(text, _NULL) for text in texts]
-    keys = pc.binary_join_element_wise(*marked, _END).dictionary_encode()
+    texts = [to_text(batch.column(name)).dictionary_encode(null_encoding="encode") for name in partition_columns]
+    numbers = [text.indices.cast(pa.string()) for text in texts]
+    keys = pc.binary_join_element_wise(*numbers, " ").dictionary_encode()
     order = pc.sort_indices(keys.indices)
     rows, codes = batch.take(order), keys.indices.take(order)
     runs = pc.run_end_encode(codes)
     start = 0
     for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        values = keys.dictionary[code].as_py().split(_END)
-        yield tuple(None if value == _NULL else value for value in values), rows.slice(start, end - start)
+        places = map(int, keys.dictionary[code].as_py().split(" "))
+        values = (text.dictionary[place].as_py() for text, place in zip(texts, places, strict=True))
+        yield tuple(values), rows.slice(start, end - start)
         start = end
 
 

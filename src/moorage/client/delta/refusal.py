@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 WRITABLE: Final = frozenset(
@@ -28,6 +28,9 @@ _COLUMN_RULES: Final = {
 }
 
 
+_FEATURES_OF_TYPES: Final = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+
+
 class TableRefused(Exception):
     """The table needs more of its writer or reader than this one offers. The message says what."""
 
@@ -40,6 +43,27 @@ def require_writable(features: list[str], configuration: dict[str, str], fields:
             f"format('moorage') cannot write this table: {reason}. Append with Delta's own writer: "
             "moorage.client.spark.DeltaTable(spark, name).append(rows), in a stream by foreachBatch"
         )
+
+
+def missing_features(schema: dict[str, Any], features: Collection[str]) -> list[str]:
+    """The features that the types of columns need and a table lacks. Readers refuse a table without them."""
+    needed = {_FEATURES_OF_TYPES[kind] for kind in _types(schema) if kind in _FEATURES_OF_TYPES}
+    if unknown := needed - WRITABLE:
+        raise TableRefused(f"format('moorage') cannot write a column that needs the feature {min(unknown)!r}")
+    return sorted(needed - set(features))
+
+
+def _types(document: Any) -> Iterator[str]:
+    """The names of the types in a schema, or in a part of it."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, list):
+        for each in document:
+            yield from _types(each["type"])
+    else:
+        for key in ("type", "fields", "elementType", "keyType", "valueType"):
+            if key in document:
+                yield from _types(document[key])
 
 
 def require_readable(features: list[str], configuration: dict[str, str]) -> None:

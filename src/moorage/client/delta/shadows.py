@@ -94,7 +94,8 @@ class Shadows:
         reason: str | None = None
         for attempt in range(1, TRIES + 1):
             shadow = self.create(name, with_files=with_files, app_id=app_id)
-            if transaction is not None and (shadow.last_transaction or -1) >= transaction.version:
+            last = shadow.last_transaction
+            if transaction is not None and last is not None and last >= transaction.version:
                 self.discard(name, shadow)
                 return Changed(version=None, attempts=attempt)
             try:

@@ -122,6 +122,7 @@ class _Target:
 
     def __init__(self, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> None:
         self.options, self.overwrite = options, overwrite
+        _require_distinct(schema.names)
         with options.tables() as tables:
             state = tables.find(options.table)
             self.new: NewTable | None = tables.stage(options.table) if state is None else None
@@ -143,9 +144,12 @@ class _Target:
         self.arrow = arrow_schema(StructType([columns[name] for name in self._written(columns, schema)]))
 
     def _written(self, columns: StructType, schema: StructType) -> list[str]:
-        """The columns of the table that the rows have, in the table's spelling. The others become null."""
+        """The columns that files and partitions get, in the table's spelling. The others are null without it."""
         given = {name.lower() for name in schema.names}
-        return [name for name in columns.names if name.lower() in given]
+        stored = [name for name in columns.names if name not in self.partition_columns]
+        # A file without columns would have no rows.
+        written = {name for name in stored if name.lower() in given} or {stored[0]}
+        return [name for name in columns.names if name in written or name in self.partition_columns]
 
     def _fit(self, table: StructType, rows: StructType) -> None:
         """Decide the columns after this write: those of the table, unless the caller asks for others."""
@@ -160,14 +164,15 @@ class _Target:
                 f"'{self.options.table}' has no column {added[0].name!r}; it has {', '.join(table.names)}. "
                 "Select the columns of the table, or add new ones with option('mergeSchema', 'true')"
             )
-        missing = {field.name for field in table.fields if not field.nullable} - set(rows.names)
+        given = {name.lower() for name in rows.names}
+        missing = {field.name for field in table.fields if not field.nullable and field.name.lower() not in given}
         if missing:
             raise ValueError(f"the column {min(missing)!r} of '{self.options.table}' may not be null; provide it")
         self.schema_json = StructType([*table.fields, *added]).jsonValue()
         self.new_schema = self.schema_json if added else None
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        rows = (fitted(_renamed(batch, self.arrow), self.arrow) for batch in batches)
+        rows = (fitted(_completed(batch, self.arrow), self.arrow) for batch in batches)
         adds = write_files(
             (batch for batch in rows if batch.num_rows),
             self.arrow,
@@ -217,10 +222,21 @@ def create_table(options: DeltaOptions, schema: StructType) -> None:
     _Target(options, schema, overwrite=False).create()
 
 
-def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with the column names of the table: Spark compares names without regard to case."""
+def _completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with the column names of the table, which Spark compares without regard to case, and nulls for the rest."""
     names = {name.lower(): name for name in schema.names}
-    return batch.rename_columns([names.get(name.lower(), name) for name in batch.schema.names])
+    batch = batch.rename_columns([names.get(name.lower(), name) for name in batch.schema.names])
+    for field in schema:
+        if field.name not in batch.schema.names:
+            batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+    return batch
+
+
+def _require_distinct(names: list[str]) -> None:
+    lower = [name.lower() for name in names]
+    for name in names:
+        if lower.count(name.lower()) > 1:
+            raise ValueError(f"the rows have several columns {name!r}, apart from case; rename or drop all but one")
 
 
 def _require_partitions(options: DeltaOptions, partition_columns: list[str], schema: dict[str, Any]) -> None:

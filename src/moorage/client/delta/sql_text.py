@@ -32,6 +32,8 @@ _NO_ALIAS: Final = frozenset(
 )
 """The words that may follow a table. Any other name is its alias."""
 _CHANGES: Final = {"merge": ("into",), "update": (), "delete": ("from",), "insert": ("into", "overwrite")}
+_READING: Final = frozenset(("select", "with", "from", "values", "explain", *_CHANGES))
+"""The first words of statements that read rows of every table but their target."""
 _TIME_TRAVEL = re.compile(
     r"\s+(?:for\s+)?(?:system_)?(?P<kind>version|timestamp)\s+as\s+of\s+(?P<value>\d+|'[^']*')", re.IGNORECASE
 )
@@ -45,6 +47,8 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     end: int
     is_target: bool = False
+    is_source: bool = False
+    """Whether the statement reads rows or columns of the table."""
     is_column: bool = False
     """Whether a column follows the name, as in `lake.sea.boats.id`."""
     needs_alias: bool = False
@@ -153,18 +157,29 @@ def _named(text: str, tokens: list[_Token], target_at: int | None) -> Iterator[N
             is_version = travel["kind"].lower() == "version"
             version, timestamp = (int(value.strip("'")), None) if is_version else (None, value.strip("'"))
             after = next((n for n, token in enumerate(tokens) if token.start >= end), len(tokens))
-        inserts = is_target and tokens[0].word == "insert"
+        inserts, describes = is_target and tokens[0].word == "insert", tokens[0].word in ("describe", "desc")
         yield Named(
             name=".".join(part.plain for part in parts[:3]),
             start=parts[0].start,
             end=end,
             is_target=is_target,
+            is_source=is_column or (not is_target and _reads(tokens, at)),
             is_column=is_column,
-            needs_alias=not is_column and not inserts and not _has_alias(tokens, after),
+            needs_alias=not is_column and not inserts and not describes and not _has_alias(tokens, after),
             version=version,
             timestamp=timestamp,
         )
         at = after
+
+
+def _reads(tokens: list[_Token], at: int) -> bool:
+    """Whether the statement reads the table that is named at a token, and does nothing else with it."""
+    verb, before = tokens[0].word, {token.word for token in tokens[1:at]}
+    if verb != "show" and not before.isdisjoint(("from", "join")):
+        return True  # of a query in the statement
+    if verb in ("describe", "desc"):
+        return before <= {"table", "extended", "formatted"}
+    return verb in _READING or tokens[0].text == "("
 
 
 def _dotted(tokens: list[_Token], at: int) -> list[_Token]:

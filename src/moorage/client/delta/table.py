@@ -88,7 +88,8 @@ class DeltaTable:
 
         def attempt(shadow: ShadowTable) -> None:
             with tables.shadows.keys(spark, shadow):
-                spark.sql(statement.replace("{table}", f"delta.{quoted(shadow.location)}"))
+                # By its full name: after `USE lake`, Spark would look for `delta` in that catalog.
+                spark.sql(statement.replace("{table}", f"spark_catalog.delta.{quoted(shadow.location)}"))
 
         with DeltaTables(self._url, token=self._token) as tables:
             return tables.shadows.change(self.name, attempt, with_files=with_files, transaction=transaction)

@@ -14,7 +14,7 @@ import msgspec
 
 from moorage.client.delta.keys import storage_for
 from moorage.client.delta.locations import Storage, put_file
-from moorage.client.delta.refusal import TableRefused, require_writable
+from moorage.client.delta.refusal import TableRefused, missing_features, require_writable
 from moorage.client.errors import ClientError
 from moorage.client.transport import Transport, address, refusal
 from moorage.core.errors import Advice
@@ -54,6 +54,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     schema_string: str
     partition_columns: list[str]
     configuration: dict[str, str]
+    metadata: dict[str, Any]
+    """The other fields of the log's `metaData` action."""
     domains: list[str]
     last_transaction: int | None
     file_count: int
@@ -193,7 +195,10 @@ class DeltaTables:
             "createdTime": at_ms,
             **({} if comment is None else {"description": comment}),
         }
-        protocol = {_camel(key): value for key, value in new.protocol.items()}
+        wire_protocol = {**new.protocol}
+        for key in ("reader-features", "writer-features"):
+            wire_protocol[key] = [*new.protocol[key], *missing_features(schema, new.protocol[key])]
+        protocol = {_camel(key): value for key, value in wire_protocol.items()}
         actions = [
             _commit_info(at_ms, "CREATE TABLE AS SELECT", blind=True),
             {"protocol": protocol},
@@ -211,7 +216,7 @@ class DeltaTables:
             "comment": comment,
             "columns": _wire_type(schema),
             "partition-columns": list(partition_columns),
-            "protocol": new.protocol,
+            "protocol": wire_protocol,
             "properties": configuration,
             "last-commit-timestamp-ms": at_ms,
         }
@@ -280,7 +285,7 @@ class DeltaTables:
         mode = "Overwrite" if overwrite else "Append"
         actions = [
             _commit_info(at_ms, "WRITE", blind=not overwrite, parameters={"mode": mode}),
-            *([] if new_schema is None else [{"metaData": _metadata(state, new_schema)}]),
+            *([] if new_schema is None else _schema_actions(state, new_schema)),
             *_transaction_actions(transaction, at_ms),
             *({"remove": _remove(file, at_ms)} for file in removes),
             *({"add": add} for add in adds),
@@ -332,10 +337,26 @@ def _require_same(state: TableState, table_id: str, schema_string: str, name: st
         raise TableRefused(f"the columns of '{name}' changed while rows were written for it; write again")
 
 
+def _schema_actions(state: TableState, schema: dict[str, Any]) -> list[Action]:
+    protocol, actions = state.protocol, list[Action]()
+    if missing_features(schema, protocol.writer_features):
+        upgraded: Action = {
+            "minReaderVersion": protocol.min_reader_version,
+            "minWriterVersion": protocol.min_writer_version,
+        }
+        for key, features in (
+            ("readerFeatures", protocol.reader_features),
+            ("writerFeatures", protocol.writer_features),
+        ):
+            upgraded[key] = [*features, *missing_features(schema, features)]
+        actions.append({"protocol": upgraded})
+    return [*actions, {"metaData": _metadata(state, schema)}]
+
+
 def _metadata(state: TableState, schema: dict[str, Any]) -> Action:
     return {
-        "id": state.table_id,
         "format": {"provider": "parquet", "options": {}},
+        **state.metadata,
         "schemaString": json.dumps(schema),
         "partitionColumns": state.partition_columns,
         "configuration": state.configuration,

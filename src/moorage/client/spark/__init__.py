@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moorage.client.spark.configuration import configuration
 from moorage.client.spark.failure import SparkUnavailable
 from moorage.client.spark.jars import fetch_jars
-from moorage.client.spark.sessions import connect_command, session, start_session
+from moorage.client.spark.sessions import connect_command, discard_session, is_alive, session, start_session
 from moorage.client.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ __all__ = [
     "SparkUnavailable",
     "configuration",
     "connect_command",
+    "discard_session",
     "fetch_jars",
+    "is_alive",
     "run_sql",
     "session",
     "start_session",

@@ -45,12 +45,13 @@ TABLE_FORMATS: Final = (
 INPUT_FORMATS: Final = (Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),)
 """PySpark reads CSV, JSON, Parquet and text by itself. Avro is a module of its own, of the same line as PySpark."""
 S3: Final = (
-    # The version of Hadoop in PySpark. It asks for a bundle of 641 MB; these modules of the same SDK take 17 MB.
+    # The version of Hadoop in PySpark. It asks for a bundle of 641 MB; these modules of the same SDK take 20 MB. Hadoop
+    # needs apache-client, Iceberg apache5-client, so the version of the SDK is that of Iceberg.
     Jar("org.apache.hadoop", "hadoop-aws", "3.4.2"),
     Jar("org.wildfly.openssl", "wildfly-openssl", "2.1.4.Final"),
     *(
-        Jar("software.amazon.awssdk", name, "2.29.52", with_dependencies=True)
-        for name in ("s3", "s3-transfer-manager", "sts", "kms", "apache-client", "netty-nio-client")
+        Jar("software.amazon.awssdk", name, "2.54.17", with_dependencies=True)
+        for name in ("s3", "s3-transfer-manager", "sts", "kms", "apache-client", "apache5-client", "netty-nio-client")
     ),
 )
 ALL: Final = TABLE_FORMATS + INPUT_FORMATS + S3

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -80,6 +81,41 @@ def start_session(settings: SparkSettings) -> SparkSession:
     if settings.remote is None:
         spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def is_alive(spark: Any, settings: SparkSettings) -> bool:
+    """Whether Spark still answers. Its JVM may have been killed, and its cluster or server may have ended."""
+    try:
+        if settings.remote is not None:
+            spark.conf.get("spark.sql.session.timeZone")
+            return True
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:  # noqa: BLE001 - a lost JVM is an error of the socket, of py4j or of gRPC
+        return False
+
+
+def discard_session(spark: Any, settings: SparkSettings) -> None:
+    """End a session that does not answer, so that the next start does not return it again."""
+    with suppress(Exception):
+        spark.stop()
+    if settings.remote is None:
+        _discard_jvm()
+
+
+def _discard_jvm() -> None:
+    # PySpark has no call for this: after its JVM was killed, every new session would use the address of that JVM.
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context: Any = SparkContext
+    if (gateway := context._gateway) is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+        if gateway.proc is not None:
+            gateway.proc.kill()
+            gateway.proc.wait()
+    context._active_spark_context = context._gateway = context._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def prepare_environment(settings: SparkSettings) -> None:

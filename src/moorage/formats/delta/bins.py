@@ -6,7 +6,7 @@ contains only files that Spark will rewrite, and a compacted table has nothing l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import unquote
 
@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moorage.core.rewrites import RewriteMode
-from moorage.formats.delta.file_actions import AddFile
 from moorage.formats.delta.partition_values import normal
-from moorage.formats.delta.replay import to_files
 from moorage.formats.delta.shadow import absolute
 
 MAX_FILES: Final = 10_000
@@ -28,6 +26,9 @@ SMALL: Final = 0.75
 """A file below this part of the target is small. Compacted files come close to the target, but rarely reach it."""
 MAX_DELETED: Final = 0.05
 """Delta's own limit: above it, a file is rewritten to drop its deleted rows."""
+
+_OTHER_SPELLING: Final = "%|:|^/"
+"""Paths that are absolute or have escapes."""
 
 
 class _File(msgspec.Struct, frozen=True, gc=False):
@@ -159,12 +160,20 @@ def _first(files: list[_File]) -> list[_File]:
     return taken
 
 
-def find_files(files: pa.Table, wanted: set[str], root: str) -> list[AddFile]:
+def bytes_of(files: pa.Table) -> int:
+    return pc.sum(files["size"]).as_py() or 0
+
+
+def find_files(files: pa.Table, wanted: Collection[str], root: str) -> pa.Table:
     """The files with these absolute, decoded paths. `root` is the Hadoop location of the table."""
-    # A log may spell one path in several ways. The fast way first: most paths have no escapes.
-    plain = pa.array([path[len(root) :] for path in wanted], pa.string())
+    # A log may spell one path in several ways. The fast way first: most paths are relative and have no escapes.
+    start = len(unquote(root))
+    plain = pa.array([path[start:] for path in wanted], pa.string())
     found = files.filter(pc.is_in(files["path"], value_set=plain))
-    if found.num_rows < len(wanted):
-        paths = enumerate(files["path"].to_pylist())
-        found = files.take([row for row, path in paths if unquote(absolute(path, root)) in wanted])
-    return to_files(found)
+    plainly = found.filter(pc.invert(pc.match_substring_regex(found["path"], _OTHER_SPELLING)))
+    if plainly.num_rows == len(wanted):
+        return plainly
+    other = files.filter(pc.match_substring_regex(files["path"], _OTHER_SPELLING))
+    names = set(wanted)
+    rows = [row for row, path in enumerate(other["path"].to_pylist()) if unquote(absolute(path, root)) in names]
+    return pa.concat_tables([plainly, other.take(pa.array(rows, pa.int64()))])

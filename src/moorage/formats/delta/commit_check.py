@@ -7,6 +7,7 @@ file's size before its lines, its first line before the rest.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from moorage.core.errors import InvalidInput
 from moorage.core.versions import VersionKind
 from moorage.formats.delta.actions import VECTOR_ID_LENGTH, CommitFile, CommitInfo, Summary, read_commit
-from moorage.formats.delta.paths import Inside
+from moorage.formats.delta.paths import Inside, path_check_for
 
 MAX_AHEAD_MS: Final = 24 * 3600 * 1000
 """Timestamps must increase, so one writer with a wrong clock could block a table for years."""
@@ -27,6 +28,8 @@ CLEAN_UP: Final = frozenset(("DOMAIN METADATA CLEANUP",))
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*\.json")
 _VERSION_IN_NAME = re.compile(r"(\d{20})(?!\d)")
+
+_path_check = lru_cache(maxsize=4096)(path_check_for)
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +47,15 @@ class CommitContext(msgspec.Struct, frozen=True, kw_only=True):
 
     head_timestamp_ms: int
     now_ms: int
-    inside: Inside
+    location: str
+    """Of the table."""
     upkeep: bool = False
     """Whether the caller is the catalog's own upkeep, which may run operations that clients may not."""
+
+    @property
+    def inside(self) -> Inside:
+        """Whether a path of the commit is inside the table."""
+        return _path_check(self.location)
 
 
 def require_fields(proposal: Proposal) -> None:
@@ -109,7 +118,10 @@ def check_first_commit(data: bytes, *, now_ms: int, inside: Inside) -> CommitFil
 
 def require_not_far_ahead(timestamp_ms: int, now_ms: int) -> None:
     if timestamp_ms > now_ms + MAX_AHEAD_MS:
-        raise InvalidInput(f"timestamp {timestamp_ms} is more than 24 hours in the future", field="timestamp")
+        raise InvalidInput(
+            f"timestamp {timestamp_ms} is more than 24 hours in the future; set the clock of the writer",
+            field="timestamp",
+        )
 
 
 def require_timestamp(commit: CommitFile, timestamp_ms: int) -> CommitInfo:

@@ -137,6 +137,11 @@ def read_lines(
     return lines
 
 
+def new_sizes(added: Iterable[AddFile]) -> Iterator[tuple[str, int, bool]]:
+    """The files that Spark wrote: path in the shadow's folder, bytes, and whether it may have more bytes."""
+    return ((unquote(file.path), file.size, False) for file in added)
+
+
 def input_paths(removed: Iterable[RemoveFile], root: str) -> list[str]:
     """The paths of the rewritten files as the real log may spell them. `root` is the table's Hadoop location."""
     found: list[str] = []

@@ -194,8 +194,22 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 def to_files(table: pa.Table) -> list[AddFile]:
     """The rows of a table of files as add actions."""
     # Arrow converts all rows in one call, during which no other thread runs: 40 ms for 5,000 files.
-    chosen = table.select(FILES.names)
+    # Half of the columns are mostly null, and a missing field is null too.
+    chosen = table.select([name for name in FILES.names if table[name].null_count < table.num_rows])
     return [file for start in range(0, table.num_rows, _SLICE) for file in _to_files(chosen.slice(start, _SLICE))]
+
+
+def packed(table: pa.Table) -> bytes:
+    """A table of files as an Arrow stream, for another process."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()
 
 
 def _to_files(table: pa.Table) -> list[AddFile]:

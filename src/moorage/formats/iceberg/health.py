@@ -128,11 +128,21 @@ def expirable(table: Document, now_ms: int) -> list[int]:
             kept.add(at)
             at = parents[at]
     oldest_ms = now_ms - age_ms
+    kept |= _current_at(table, oldest_ms)
     return [
         each["snapshot-id"]
         for each in table["snapshots"]
         if each["timestamp-ms"] < oldest_ms and each["snapshot-id"] not in kept
     ]
+
+
+def _current_at(table: Document, at_ms: int) -> set[int]:
+    """The snapshot that was current at a moment. Readers may have begun with it afterwards, so expiry keeps it."""
+    by_id = {each["snapshot-id"]: each for each in table["snapshots"]}
+    found = by_id.get(table.get("current-snapshot-id"))
+    while found is not None and found["timestamp-ms"] >= at_ms:
+        found = by_id.get(found.get("parent-snapshot-id"))
+    return set() if found is None else {found["snapshot-id"]}
 
 
 def activity_of(commits: Iterable[Any], scans: Iterable[Any]) -> Activity:

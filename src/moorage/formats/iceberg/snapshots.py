@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from moorage.core.errors import InvalidInput, RequirementFailed
@@ -27,6 +28,9 @@ _REF_TYPES = ("branch", "tag")
 _SKEW_MS = 60_000
 """The tolerance for log entries that go back in time, because the clocks of writers differ."""
 _MIN_SNAPSHOTS = "min-snapshots-to-keep"
+_APP_ID, _BATCH = "moorage.app-id", "moorage.batch"
+"""In the summary of a snapshot: an ingest, and the number of its batch."""
+_NUMBER = re.compile("[0-9]{1,18}")
 _RETENTION_KEYS = (_MIN_SNAPSHOTS, "max-snapshot-age-ms", "max-ref-age-ms")
 
 
@@ -40,6 +44,7 @@ def add_snapshot(edit: Edit, update: Document) -> Edit:
             raise InvalidInput(f"the table needs {what} before it can have snapshots", field="snapshot")
     if id in edit.snapshots():
         raise InvalidInput(f"snapshot {id} already exists", field="snapshot.snapshot-id")
+    _require_new_batch(edit, snapshot)
     edit = _advance_sequence(edit, snapshot)
     if edit.format_version >= 3:
         edit = _advance_rows(edit, snapshot)
@@ -47,6 +52,27 @@ def add_snapshot(edit: Edit, update: Document) -> Edit:
     edit.snapshots()[id] = snapshot
     edit.added.add(id)
     return edit
+
+
+def _require_new_batch(edit: Edit, snapshot: Document) -> None:
+    """Accept each batch of an ingest once, in ascending order. Another machine may have repeated it at the same time.
+
+    400 and not 409: Iceberg's client would make the snapshot again on the new head.
+    """
+    app_id, batch = _ingest_mark(snapshot)
+    if app_id is None:
+        return
+    last = max((number for other, number in map(_ingest_mark, edit.doc["snapshots"]) if other == app_id), default=-1)
+    if batch <= last:
+        raise InvalidInput(
+            f"the table has batch {last} of '{app_id}' already, and got {batch}", field="snapshot.summary"
+        )
+
+
+def _ingest_mark(snapshot: Document) -> tuple[str | None, int]:
+    summary = snapshot.get("summary") or {}
+    app_id, batch = summary.get(_APP_ID), str(summary.get(_BATCH))
+    return (app_id, int(batch)) if app_id and _NUMBER.fullmatch(batch) else (None, -1)
 
 
 def require_snapshot(snapshot: Document) -> int:

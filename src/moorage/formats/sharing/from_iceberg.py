@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
+from unicodedata import category
 from urllib.parse import quote
 
 import msgspec
 
-from moorage.core.errors import Damaged, Unsupported
+from moorage.core.errors import Damaged, InvalidInput, Unsupported
+from moorage.core.locations import locate_in
 from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.deletion_vectors import is_bitmap, to_inline, unframe
 from moorage.formats.delta.file_actions import AddFile, DeletionVector, Texts
@@ -93,20 +95,27 @@ def describe(
     files: Sequence[ContentFile],
     specs: Mapping[int, Spec],
     vectors: Mapping[str, DeletionVector] = _NO_VECTORS,
+    *,
+    root: str,
+    is_filtered: bool = False,
 ) -> SharedIceberg:
     """Describe the data files among the files of a snapshot.
 
     Raises Unsupported for what readers could not read correctly. `vectors` are those of the files with deleted rows, by
-    the path of the file.
+    the path of the file. `root` is the location of the table, in which the files must be. `is_filtered`: whether its
+    share has a partition filter, which needs all partition columns.
     """
     files = list(_data_files(files))
     schema = current_schema(table)
     _require_no_defaults(schema["fields"])
-    is_mapped = _has_renamed_columns(table)
+    is_mapped = _needs_ids(table, schema)
     columns = {field["id"]: field for field in schema["fields"]}
     stored = {id: _physical_name(field) if is_mapped else field["name"] for id, field in columns.items()}
     # Clients that find columns by id cannot fill in partition values. The values are also in the files.
     partitions = [] if is_mapped else _partition_columns(columns, {file.spec_id for file in files}, specs)
+    if not is_filtered:
+        blank = _columns_with_blanks(files, specs)
+        partitions = [id for id in partitions if id not in blank]
     fields = [_field(field, is_mapped=is_mapped) for field in schema["fields"]]
     metadata = Metadata(
         id=table["table-uuid"],
@@ -115,7 +124,7 @@ def describe(
         configuration={MAPPING_MODE: "id"} if is_mapped else {},
     )
     added = tuple(
-        _add(file, columns, stored, partitions, specs[file.spec_id], vectors.get(file.path))
+        _add(file, _inside(root, file.path), columns, stored, partitions, specs[file.spec_id], vectors.get(file.path))
         for file in _parquet_only(files)
     )
     return SharedIceberg(_protocol(metadata, has_vectors=bool(vectors)), metadata, added)
@@ -147,21 +156,23 @@ def _structs_in(kind: Any) -> Iterator[Document]:
             yield from _structs_in(kind[part])
 
 
-def _has_renamed_columns(table: Document) -> bool:
-    """Whether files may have another name for a column, so that readers must find columns by id.
+def _needs_ids(table: Document, schema: Document) -> bool:
+    """Whether files may have another name for a column of the schema, so that readers must find columns by id.
 
     Refuses a table with files that may have another type for a column, or no ids.
     """
     names: dict[int, str] = {}
     ids: dict[str, int] = {}
     types: dict[int, str] = {}
-    change = None
-    for schema in table["schemas"]:
-        for path, id, kind in _paths(schema["fields"], ""):
+    change = next((f"column '{name}' may have another name in files" for name in _replaced_names(schema)), None)
+    if len(table["schemas"]) <= max(each["schema-id"] for each in table["schemas"]):
+        change = "a schema was removed, in which columns may have had other names"
+    for each in table["schemas"]:
+        for path, id, kind in _paths(each["fields"], ""):
             if names.setdefault(id, path) != path:
-                change = f"'{names[id]}' was renamed to '{path}'"
+                change = f"column '{names[id]}' was renamed to '{path}'"
             if ids.setdefault(path, id) != id:
-                change = f"'{path}' was dropped and added again"
+                change = f"column '{path}' was dropped and added again"
             if isinstance(kind, str) and types.setdefault(id, kind) != kind:
                 raise Unsupported(_CHANGED.format(f"the type of '{path}' was changed from {types[id]} to {kind}"))
     if change is not None and _NAME_MAPPING in table.get("properties", {}):
@@ -170,7 +181,26 @@ def _has_renamed_columns(table: Document) -> bool:
 
 
 _NAME_MAPPING: Final = "schema.name-mapping.default"
-_CHANGED: Final = "the column {}, so that older files could be read wrongly; copy the rows into a new table to share it"
+_CHANGED: Final = "{}, so that files could be read wrongly; copy the rows into a new table to share it"
+_LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo"})
+
+
+def _replaced_names(struct: Document) -> Iterator[str]:
+    """The names of columns that writers of Parquet files replace: `order id` becomes `order_x20id`.
+
+    Iceberg's writers keep the names that Avro allows. They differ in which letters beyond ASCII these are.
+    """
+    for field in struct["fields"]:
+        if not all(map(_is_kept, field["name"])) or field["name"][:1].isdigit():
+            yield field["name"]
+        for inner in _structs_in(field["type"]):
+            yield from _replaced_names(inner)
+
+
+def _is_kept(character: str) -> bool:
+    """Whether all writers keep this character. Java knows no letters beyond 16 bits."""
+    kind = category(character)
+    return character == "_" or (character <= "\uffff" and (kind in _LETTERS or kind == "Nd"))
 
 
 def _paths(fields: Iterable[Document], above: str) -> Iterator[tuple[str, int, Any]]:
@@ -186,11 +216,11 @@ def _inner_paths(kind: Any, path: str) -> Iterator[tuple[str, int, Any]]:
     match kind["type"]:
         case "struct":
             yield from _paths(kind["fields"], f"{path}.")
-        case "list":
-            yield from _inner_paths(kind["element"], f"{path}.element")
-        case "map":
-            yield from _inner_paths(kind["key"], f"{path}.key")
-            yield from _inner_paths(kind["value"], f"{path}.value")
+        case "list" | "map":
+            for part in ("element", "key", "value"):
+                if part in kind:
+                    yield f"{path}.{part}", kind[f"{part}-id"], kind[part]
+                    yield from _inner_paths(kind[part], f"{path}.{part}")
 
 
 def _field(field: Document, *, is_mapped: bool) -> dict[str, Any]:
@@ -257,6 +287,15 @@ def _partition_columns(columns: Mapping[int, Document], used: set[int], specs: M
     ]
 
 
+def _columns_with_blanks(files: Iterable[ContentFile], specs: Mapping[int, Spec]) -> set[int]:
+    """The columns with an empty text as a partition value. Delta reads it as null, but the rows have the text."""
+    found: set[int] = set()
+    for file in files:
+        if "" in file.partition:
+            found |= {field.source_id for field in specs[file.spec_id] if file.partition[field.position] == ""}
+    return found
+
+
 def _parquet_only(files: Iterable[ContentFile]) -> Iterator[ContentFile]:
     for file in files:
         if file.format != "parquet":
@@ -266,8 +305,23 @@ def _parquet_only(files: Iterable[ContentFile]) -> Iterator[ContentFile]:
         yield file
 
 
+def _inside(root: str, path: str) -> str:
+    """The path of a file, with the root in the spelling of the catalog. URLs are for files of the table only."""
+    if path.startswith(root):
+        return path
+    try:
+        location, key = locate_in((root,), path)
+    except InvalidInput:
+        raise Unsupported(
+            "the table has files outside of its location, which cannot be shared; copy the rows into a new table to "
+            "share it"
+        ) from None
+    return location + key
+
+
 def _add(
     file: ContentFile,
+    path: str,
     columns: Mapping[int, Document],
     stored: Mapping[int, str],
     partitions: Sequence[int],
@@ -281,7 +335,7 @@ def _add(
     if vector is not None:  # the bounds are those of all rows, including the deleted ones
         stats["tightBounds"] = False
     return AddFile(
-        path=quote(file.path, safe="/:"),
+        path=quote(path, safe="/:"),
         partition_values=values,
         size=file.size,
         modification_time=0,

@@ -171,6 +171,9 @@ order by {order} limit $6"""
 
 JOBS: Final = _jobs_sql("job.id > $2", "job.id")
 JOBS_DESCENDING: Final = _jobs_sql("($2 = '' or job.id < $2)", "job.id desc")
+DUE_JOBS: Final = f"""{JOB}
+where job.state = 'open' and job.run_at <= c.now_ms and coalesce(lease.not_before_ms, 0) <= c.now_ms
+order by job.run_at, job.id limit $2"""
 TAKE_JOB: Final = "select * from take_job_v1($1, $2, $3, $4, $5)"
 RENEW_LEASE: Final = """
 update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)

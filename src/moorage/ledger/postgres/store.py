@@ -273,6 +273,10 @@ class PostgresLedger:
         found = await self._rows(asked, self._given_ms(), after, kind, stored, running, limit, subject)
         return tuple(rows.job(row, row["now_ms"]) for row in found)
 
+    async def due_jobs(self, *, limit: int = 100) -> tuple[Job, ...]:
+        found = await self._rows(queries.DUE_JOBS, self._given_ms(), limit)
+        return tuple(rows.job(row, row["now_ms"]) for row in found)
+
     # --- notes ---------------------------------------------------------------------------------
 
     async def lease_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:

@@ -38,6 +38,12 @@ select {rows.securable_columns("s")}, expires_at from securable s
 where expires_at <= ?1 and (expires_at, id) > (?2, ?3) and dropped_at is null
 order by due_ms, id limit ?4"""
 JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id"
+# The index is named: without it, SQLite reads all jobs that ever ended.
+DUE_JOBS = (
+    f"select {rows.JOB_COLUMNS} from job indexed by job_open left join lease on lease.job = job.id "
+    "where job.state = 'open' and job.run_at <= ? and coalesce(lease.not_before_ms, 0) <= ? "
+    "order by job.run_at, job.id limit ?"
+)
 
 
 @cache

@@ -326,6 +326,10 @@ class SqliteLedger:
         found = self._rows(f"{queries.JOB} {where} order by {order} limit ?", *args, limit)
         return tuple(rows.job(row, now_ms) for row in found)
 
+    async def due_jobs(self, *, limit: int = 100) -> tuple[Job, ...]:
+        now_ms = self._now_ms()
+        return tuple(rows.job(row, now_ms) for row in self._rows(queries.DUE_JOBS, now_ms, now_ms, limit))
+
     # --- notes ---------------------------------------------------------------------------------
 
     async def lease_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:

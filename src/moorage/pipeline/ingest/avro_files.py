@@ -9,14 +9,10 @@ from typing import Final
 import fastavro
 from fastavro.schema import SchemaParseException
 
-from moorage.pipeline.ingest.files import location_of, open_location
+from moorage.pipeline.ingest.files import UnreadableFile, open_location
 
 _SCHEMA: Final = "avro.schema"
 _BROKEN: Final = (ValueError, EOFError, IndexError, KeyError, SchemaParseException)
-
-
-class NotAvro(Exception):
-    """A file is not an Avro file. The message has its location, as errors of Spark do."""
 
 
 def by_schema(paths: Iterable[str]) -> dict[str, list[str]]:
@@ -33,4 +29,4 @@ def _schema_of(path: str) -> str:
         try:
             return str(fastavro.reader(source).metadata[_SCHEMA])
         except _BROKEN as error:
-            raise NotAvro(f"{location_of(path)} is not an Avro file: {error}") from None
+            raise UnreadableFile(path, f"not an Avro file: {error}") from None

@@ -69,6 +69,10 @@ class BatchLog:
 
     def __init__(self, folder: BatchFolder) -> None:
         self._folder = folder
+        self._last = -1
+        """The newest batch that this log has read or planned."""
+        self._open: set[int] = set()
+        """The batches that were not finished when this log read them, nor by this run since."""
 
     def held(self) -> AbstractContextManager[None]:
         """For one run: a second one would take its batch for one that a kill has left, and repeat it."""
@@ -83,29 +87,40 @@ class BatchLog:
         return next((planned.batch for planned in self._all() if not planned.is_done), None)
 
     def plan(self, files: Iterable[SourceFile], *, overwrite: bool = False) -> Batch:
-        """Reserve the next number for these files. IngestRefused if another run takes it at the same time."""
-        numbers = [int(name.removesuffix(".batch")) for name in self._folder.names() if name.endswith(".batch")]
-        batch = Batch(number=max(numbers, default=-1) + 1, files=tuple(files), overwrite=overwrite)
+        """Reserve the next number for these files, which were compared with those of the batches that were read.
+
+        IngestRefused if another run has planned a batch since: its files may be the same. Also if a batch is open: a
+        table that has a later batch ignores or refuses an earlier one, so the rows of the open one would be lost.
+        """
+        if self._open:
+            raise IngestRefused(_RUNNING)
+        batch = Batch(number=self._last + 1, files=tuple(files), overwrite=overwrite)
         try:
             self._folder.create(f"{batch.number:010}.batch", msgspec.json.encode(batch))
         except FileExistsError:
             raise IngestRefused(_RUNNING) from None
+        self._last = batch.number
         return batch
 
     def withdraw(self, batch: Batch) -> None:
         """Forget a batch that was planned and not run."""
         self._folder.remove(f"{batch.number:010}.batch")
+        self._last = batch.number - 1
 
     def finish(self, batch: Batch) -> None:
         with suppress(FileExistsError):
             self._folder.create(f"{batch.number:010}.done", b"")
+        self._open.discard(batch.number)
 
     def _all(self) -> list[_Planned]:
         names = set(self._folder.names())
         planned = sorted(name for name in names if name.endswith(".batch"))
         with ThreadPoolExecutor(_READERS) as pool:
             batches = [msgspec.json.decode(data, type=Batch) for data in pool.map(self._folder.read, planned)]
-        return [_Planned(batch=batch, is_done=f"{batch.number:010}.done" in names) for batch in batches]
+        self._last = max((batch.number for batch in batches), default=-1)
+        found = [_Planned(batch=batch, is_done=f"{batch.number:010}.done" in names) for batch in batches]
+        self._open = {planned.batch.number for planned in found if not planned.is_done}
+        return found
 
 
 class LocalFolder:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from pyarrow import fs
@@ -28,6 +29,7 @@ _SUFFIXES: Final = {
     "text": "text",
 }
 PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
+_GLOB: Final = re.compile(r"[\[\]{}*?\\]")
 _PATTERN: Final = frozenset("*?[")
 
 
@@ -37,8 +39,22 @@ class SourceFile(msgspec.Struct, frozen=True, order=True):
     modified_ms: int
 
 
+class UnreadableFile(ValueError):
+    """A file cannot be read. The message has its location, as errors of Spark do."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{location_of(path)}: {reason}")
+
+
 def find_files(source: str) -> list[SourceFile]:
     """The files of a source, the oldest first, so that for one key the newest row wins."""
+    try:
+        return _files_of(source)
+    except OSError as error:
+        raise IngestRefused(f"the source '{source}' cannot be read: {error}") from error
+
+
+def _files_of(source: str) -> list[SourceFile]:
     system, path = open_location(source)
     pattern = None
     if _PATTERN & set(path):
@@ -93,8 +109,26 @@ def open_location(source: str) -> tuple[fs.FileSystem, str]:
     if parts.scheme in ("", "file"):
         path = unquote(parts.path) if parts.scheme else source
         return fs.LocalFileSystem(), os.path.abspath(path)
-    system, path = fs.FileSystem.from_uri(source.replace("s3a://", "s3://", 1))
+    if parts.scheme not in ("s3", "s3a"):
+        raise IngestRefused(f"the source '{source}' is neither on local disk nor in S3")
+    if parts.scheme == "s3a":  # as found: its characters are not encoded
+        source = f"s3://{quote(source.removeprefix('s3a://'))}"
+    system, path = fs.FileSystem.from_uri(source)
     return system, path
+
+
+def spark_paths(paths: Iterable[str]) -> list[str]:
+    """The paths of files for Spark, which takes some characters for those of a pattern."""
+    return [_GLOB.sub(r"\\\g<0>", path) for path in paths]
+
+
+def require_distinct(path: str, names: Iterable[str]) -> None:
+    """UnreadableFile if two names are those of one column, which has no regard to case."""
+    seen = set[str]()
+    for name in names:
+        if name.lower() in seen:
+            raise UnreadableFile(path, f"the column {name!r} is in it twice")
+        seen.add(name.lower())
 
 
 def _folder_of(pattern: str) -> str:

@@ -1,7 +1,6 @@
-"""Finds the fields of JSON lines that have no column. Spark's reader leaves them out silently.
+"""Finds the fields of JSON lines that have no column, and lines with several records. Spark leaves both out silently.
 
-Most lines have no such field, and to see that costs much less than to parse them: a field ends with `":`, so a text in
-which this occurs as often as the known names do has no other field. Where the counts differ, the text is parsed.
+Most lines have no such field, which `KnownNames` sees without parsing them. Only the others are parsed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from moorage.pipeline.ingest.files import PACKED, SourceFile, open_location
+from moorage.pipeline.ingest.crowded_lines import may_be_crowded
+from moorage.pipeline.ingest.files import PACKED, SourceFile, open_location, spark_paths
+from moorage.pipeline.ingest.json_names import KnownNames, is_plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,14 +27,13 @@ _PIECE_BYTES: Final = 64 * 1024 * 1024
 _OPEN_BYTES: Final = 16 * 1024
 """To open a file takes about as long as to look through this much."""
 _DRIVER_TASKS: Final = 2
-"""So few tasks take less time in this process than Python workers of Spark need to start."""
-_MOST_COUNTED: Final = 16
-"""To parse a text takes about as long as to count this many names in it."""
-_MOST_DIFFERENT: Final = 4
-"""After so many texts in a row whose counts say nothing, the next ones are parsed without counting."""
+"""So few tasks take less time in this process than Python workers of Spark need to start. Besides, on one machine the
+tasks of a fast comparison would wait for those that write the rows."""
+_MOST_COMPARED: Final = 64
+"""To parse a text takes about as long as to compare this many names with those in it."""
+_MOST_DOUBTFUL: Final = 4
+"""After so many texts in a row that were parsed for nothing, the next ones are parsed without comparing."""
 MOST_FIELDS: Final = 1000
-_UNUSUAL: Final = (b"\0", b"\t", b"\r:", b" :", b"':")
-"""Another encoding, white space between a name and its colon, or a name in single quotes, which Spark accepts."""
 
 _decode_lines = msgspec.json.Decoder().decode_lines
 
@@ -51,17 +51,29 @@ class OnlySparkParses(Exception):
     """A line is no JSON, but Spark's lenient parser may read it."""
 
 
-def unknown_json_fields(spark: SparkSession, files: Sequence[SourceFile], schema: StructType) -> set[str]:
-    """The fields without a column, those in structs with the path to them. Spark's parser helps out where needed."""
+class Found(NamedTuple):
+    """What Spark's reader leaves out silently."""
+
+    fields: set[str]
+    """The fields without a column, those in structs with the path to them."""
+    crowded: set[str]
+    """The files that may have several records on a line."""
+
+
+def look_through(spark: SparkSession, files: Sequence[SourceFile], schema: StructType) -> Found:
+    """Read JSON files beside Spark. Its parser helps out where needed."""
     tasks = plan_tasks(files)
+    is_fast = FieldScan(schema).can_compare() and spark.conf.get("spark.master", "").startswith("local")
     with suppress(Exception):
-        if len(tasks) <= _DRIVER_TASKS:
-            return {name for task in tasks for name in _names_in(task, schema)}
+        if is_fast or len(tasks) <= _DRIVER_TASKS:
+            return _joined(_found_in(task, schema) for task in tasks)
         rows = spark.range(0, len(tasks), 1, len(tasks))
-        found = rows.mapInArrow(lambda batches: _run_tasks(batches, tasks, schema), "name string").collect()
-        return {row["name"] for row in found}
-    inferred = spark.read.json([file.path for file in files]).schema
-    return set(missing_in_type(inferred, schema))
+        found = rows.mapInArrow(
+            lambda batches: _run_tasks(batches, tasks, schema), "field string, file string"
+        ).collect()
+        return Found({row.field for row in found} - {None}, {row.file for row in found} - {None})
+    inferred = spark.read.json(spark_paths(file.path for file in files)).schema
+    return Found(set(missing_in_type(inferred, schema)), {file.path for file in files})
 
 
 def plan_tasks(files: Sequence[SourceFile]) -> list[list[Piece]]:
@@ -90,17 +102,29 @@ def _pieces(file: SourceFile) -> Iterator[tuple[Piece, int]]:
 def _run_tasks(batches: Iterator[Any], tasks: Sequence[list[Piece]], schema: StructType) -> Iterator[Any]:
     """Runs in Spark. The rows are numbers of tasks."""
     for batch in batches:
-        names = {name for number in batch.column(0).to_pylist() for name in _names_in(tasks[number], schema)}
-        yield pa.RecordBatch.from_pydict({"name": pa.array(sorted(names), pa.string())})
+        found = _joined(_found_in(tasks[number], schema) for number in batch.column(0).to_pylist())
+        rows = [*((field, None) for field in found.fields), *((None, file) for file in found.crowded)]
+        columns = ("field", [row[0] for row in rows]), ("file", [row[1] for row in rows])
+        yield pa.RecordBatch.from_pydict({name: pa.array(values, pa.string()) for name, values in columns})
 
 
-def _names_in(task: Iterable[Piece], schema: StructType) -> set[str]:
-    scan = FieldScan(schema)
+def _found_in(task: Iterable[Piece], schema: StructType) -> Found:
+    scan, crowded = FieldScan(schema), set[str]()
     for piece in task:
         with closing(lines_of(piece)) as texts:
             for text in texts:
                 scan.look_through(text)
-    return scan.found
+                if piece.path not in crowded and may_be_crowded(text):
+                    crowded.add(piece.path)
+    return Found(scan.found, crowded)
+
+
+def _joined(parts: Iterable[Found]) -> Found:
+    found = Found(set(), set())
+    for part in parts:
+        found.fields.update(part.fields)
+        found.crowded.update(part.crowded)
+    return found
 
 
 def lines_of(piece: Piece) -> Generator[bytes]:
@@ -146,33 +170,28 @@ class FieldScan:
     def __init__(self, schema: StructType) -> None:
         self.found: set[str] = set()
         self._schema = schema
-        # A name in a struct may be that of a column elsewhere. Counts cannot tell them apart.
-        is_flat = all(is_flat_type(field.dataType) for field in schema.fields)
-        self._names = [json.dumps(name, ensure_ascii=False).encode() + b":" for name in schema.names]
-        self._is_countable = is_flat and not any("\\" in json.dumps(name, ensure_ascii=False) for name in schema.names)
-        self._different = 0
+        # A name in a struct may be that of a column elsewhere. The comparison does not tell them apart.
+        self._is_comparable = all(is_flat_type(field.dataType) for field in schema.fields) and all(
+            map(is_plain, schema.names)
+        )
+        self._names = KnownNames(schema.names)
+        self._parsed_for_nothing = 0
 
     def look_through(self, lines: bytes) -> None:
         if len(self.found) >= MOST_FIELDS:
             return
-        if self._can_count() and self._has_known_names_only(lines):
-            self._different = 0
-            return
-        new = set(unknown_in(lines, self._schema)) - self.found
+        doubtful = self._names.lines_with_others(lines) if self.can_compare() else lines
+        new = set(unknown_in(doubtful, self._schema)) - self.found
         self.found |= new
-        self._names += [b'"%s":' % name.encode() for name in new if "." not in name and name.isidentifier()]
-        self._different = 0 if new else self._different + 1
+        if new:
+            top = [name for name in self.found if "." not in name and name.isidentifier()]
+            self._names = KnownNames([*self._schema.names, *top])
+        self._parsed_for_nothing = 0 if new or len(doubtful) < len(lines) else self._parsed_for_nothing + 1
 
-    def _can_count(self) -> bool:
-        return self._is_countable and self._different < _MOST_DIFFERENT and len(self._names) <= _MOST_COUNTED
-
-    def _has_known_names_only(self, lines: bytes) -> bool:
-        if any(text in lines for text in _UNUSUAL):
-            return False
-        if lines.count(b'":') != sum(map(lines.count, self._names)):
-            return False
-        # In the name `a"id`, which JSON writes as "a\"id", the end looks like the name `id`.
-        return b'\\"' not in lines or not any(b"\\" + name in lines for name in self._names)
+    def can_compare(self) -> bool:
+        """Whether known names are seen without parsing."""
+        few = len(self._names) <= _MOST_COMPARED and self._parsed_for_nothing < _MOST_DOUBTFUL
+        return self._is_comparable and few
 
 
 def is_flat_type(kind: DataType) -> bool:

@@ -5,26 +5,34 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import defaultdict
+import re
+from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
-from moorage.pipeline.ingest.avro_files import by_schema
-from moorage.pipeline.ingest.files import SourceFile, open_location
+import pyarrow as pa
+
+from moorage.pipeline.ingest.csv_files import by_line_breaks, delimiter_of
+from moorage.pipeline.ingest.files import SourceFile, UnreadableFile, open_location, require_distinct, spark_paths
+from moorage.pipeline.ingest.fitting import columnar_frames, fitted, quoted, unknown_fields
 from moorage.pipeline.ingest.requests import IngestRefused, Request
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructField, StructType
 
 RAW: Final = "__raw"
 """The record as text, if it does not fit the columns; else null."""
 FILE: Final = "__file"
+"""Its path, as that of a `SourceFile`."""
 BLOCK: Final = "__block"
 """Where in its file the part of the file begins that the record was read from."""
 _SAMPLE_BYTES: Final = 32 * 1024 * 1024
 _LINE_FORMATS: Final = ("json", "csv", "text")
+_QUOTE: Final = '"'
+_LINE_BREAK: Final = re.compile("\r\n|\r|\n")
+_INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _MOST_MISSED: Final = 3
 """After so many records of a file that are on none of its lines, as in another encoding, the search ends."""
 
@@ -43,39 +51,65 @@ def infer_schema(
             break
     ratio = min(1.0, _SAMPLE_BYTES / max(size, 1))
     found: dict[str, StructField] = {}
-    for schema in _inferred(spark, [file.path for file in sample], kind, request, ratio):
+    for schema in _inferred(spark, sample, kind, request, ratio):
         for field in schema.fields:
             if not field.name.startswith("_corrupt_record"):
                 found.setdefault(field.name if kind == "json" else field.name.lower(), field)
     if not found:
-        raise IngestRefused(f"the source '{request.source}' has no record from which columns could be inferred")
+        hint = "; a JSON file needs one record on each line" if kind == "json" else ""
+        raise IngestRefused(f"the source '{request.source}' has no record from which columns could be inferred{hint}")
     return StructType(list(found.values())).toNullable()
 
 
-def _inferred(spark: SparkSession, paths: list[str], kind: str, request: Request, ratio: float) -> Iterator[StructType]:
+def _inferred(
+    spark: SparkSession, files: Sequence[SourceFile], kind: str, request: Request, ratio: float
+) -> Iterator[StructType]:
+    paths, sizes = [file.path for file in files], {file.path: file.size for file in files}
     match kind:
         case "json":
-            yield spark.read.option("samplingRatio", ratio).json(paths).schema
+            yield _json_schema(spark, paths, request, ratio)
         case "csv":
             # Spark takes the names of all files from the header of one.
-            for members in _by_header(paths, request).values():
-                reader = spark.read.option("header", request.header).option("sep", request.delimiter)
-                yield reader.options(inferSchema=True).option("samplingRatio", ratio).csv(members).schema
+            for (delimiter, _), members in _by_header(paths, request).items():
+                for multi_line, alike in by_line_breaks(members, sizes).items():
+                    reader = _csv_reader(spark, delimiter, header=request.header, multi_line=multi_line)
+                    reader = reader.options(inferSchema=True).option("samplingRatio", ratio)
+                    yield reader.csv(spark_paths(alike)).schema
         case "text":
-            yield spark.read.text(paths).schema
+            yield spark.read.text(spark_paths(paths)).schema
         case _:
-            for members in _by_columns(paths, kind):
-                yield spark.read.format(kind).options(mergeSchema=True).load(members).schema
+            for rows in columnar_frames(spark, paths, kind):
+                yield rows.schema
 
 
-def _by_header(paths: list[str], request: Request) -> dict[tuple[str, ...], list[str]]:
-    """CSV files by the names in their headers. An empty file is left out, for it has no rows."""
-    if not request.header:
-        return {(): paths}
-    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+def _json_schema(spark: SparkSession, paths: list[str], request: Request, ratio: float) -> StructType:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.read.option("samplingRatio", ratio).json(spark_paths(paths)).schema
+    except AnalysisException as error:
+        if error.getCondition() != "COLUMN_ALREADY_EXISTS":
+            raise
+        raise IngestRefused(
+            f"the records of '{request.source}' have fields whose names differ only in case, and a table has one of "
+            "them; state the columns of a new table with --schema, and leave out --evolve"
+        ) from error
+
+
+def _by_header(
+    paths: list[str], request: Request, names: Sequence[str] = ()
+) -> dict[tuple[str, tuple[str, ...]], list[str]]:
+    """CSV files by their delimiter and the names in their headers, or the given ones if they have none.
+
+    An empty file is left out, for it has no rows.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for path in paths:
-        if header := _header(path, request.delimiter):
-            groups[header].append(path)
+        delimiter = delimiter_of(path, request.delimiter)
+        if not request.header:
+            groups[delimiter, tuple(names)].append(path)
+        elif header := _header(path, delimiter):
+            groups[delimiter, header].append(path)
     return groups
 
 
@@ -83,21 +117,23 @@ class Records(NamedTuple):
     """The records of files."""
 
     rows: DataFrame
-    """The columns of the table, and RAW, FILE and BLOCK beside them."""
+    """The columns of the table, and RAW beside them."""
+    placed: DataFrame
+    """The same with FILE and BLOCK. Spark computes them for each record, even if a query does not use them."""
     fields: frozenset[str] = frozenset()
-    """The names of their fields, as far as the formats of the files state them."""
+    """The fields that may lack a column: those of CSV headers, and those that Parquet and Avro files have besides."""
 
 
 def read_records(
     spark: SparkSession, files: Sequence[SourceFile], kind: str, schema: StructType, request: Request
 ) -> Records:
-    """The records of the files. `unknown_json_fields` tells the fields of JSON files that have no column."""
+    """The records of the files. `look_through` tells the fields of JSON files that have no column."""
     paths = [file.path for file in files]
     match kind:
         case "json":
             return _json(spark, paths, schema)
         case "csv":
-            return _csv(spark, paths, schema, request)
+            return _csv(spark, files, schema, request)
         case "text":
             return _text(spark, paths, schema)
         case _:
@@ -109,37 +145,52 @@ def _json(spark: SparkSession, paths: list[str], schema: StructType) -> Records:
 
     wanted = StructType([*schema.fields]).add(RAW, StringType())
     reader = spark.read.schema(wanted).option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW)
-    return Records(reader.json(paths).select(*quoted_columns(schema), RAW, *_place()))
+    return _records([reader.json(spark_paths(paths)).select(*quoted_columns(schema), RAW)])
+
+
+def _records(frames: Sequence[DataFrame], fields: Iterable[str] = ()) -> Records:
+    """What several DataFrames read together, each with the columns of the table and RAW."""
+    placed = [frame.select("*", *_place()) for frame in frames]
+    return Records(_union(frames), _union(placed), frozenset(fields))
 
 
 def quoted_columns(schema: StructType) -> list[str]:
-    return [f"`{name}`" for name in schema.names]
+    return [quoted(name) for name in schema.names]
 
 
-def _csv(spark: SparkSession, paths: list[str], schema: StructType, request: Request) -> Records:
+def _csv_reader(spark: SparkSession, delimiter: str, *, header: bool, multi_line: bool) -> DataFrameReader:
+    """By RFC 4180: two quotes in a field are one quote, and a field in quotes may have line breaks."""
+    return spark.read.options(header=header, sep=delimiter, escape=_QUOTE, multiLine=multi_line)
+
+
+def _csv(spark: SparkSession, files: Sequence[SourceFile], schema: StructType, request: Request) -> Records:
     """Files with the same header are read together, by the names in their header and not by position."""
     from pyspark.sql.types import StringType, StructType
 
-    groups = _by_header(paths, request) if request.header else {tuple(schema.names): paths}
+    sizes = {file.path: file.size for file in files}
+    groups = _by_header(list(sizes), request, schema.names)
     known = {name.lower(): name for name in schema.names}
     frames = []
-    for header, members in groups.items():
+    for (delimiter, header), members in groups.items():
         columns = StructType()
         for name in header:
             kind = schema[known[name.lower()]].dataType if name.lower() in known else StringType()
             columns = columns.add(name, kind)
-        reader = spark.read.schema(columns.add(RAW, StringType())).option("sep", request.delimiter)
-        reader = reader.option("header", request.header).option("mode", "PERMISSIVE")
-        rows = reader.option("columnNameOfCorruptRecord", RAW).csv(members)
+        columns = columns.add(RAW, StringType())
         present = {name.lower(): name for name in header}
+        if known and not known.keys() & present:  # it may have no header
+            raise UnreadableFile(members[0], f"its header names no column of the table: {', '.join(header)[:200]}")
         chosen = [_present(present.get(name.lower()), name, schema) for name in schema.names]
-        frames.append(rows.select(*chosen, RAW, *_place()))
+        for multi_line, alike in by_line_breaks(members, sizes).items():
+            reader = _csv_reader(spark, delimiter, header=request.header, multi_line=multi_line).schema(columns)
+            rows = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW).csv(spark_paths(alike))
+            frames.append(rows.select(*chosen, RAW))
     if not frames:
-        return Records(_empty(spark, schema))
-    return Records(_union(frames), frozenset(name for header in groups for name in header))
+        return _empty(spark, schema)
+    return _records(frames, (name for _, header in groups for name in header))
 
 
-def _union(frames: list[DataFrame]) -> DataFrame:
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
@@ -149,7 +200,10 @@ def _union(frames: list[DataFrame]) -> DataFrame:
 def _place() -> tuple[Column, Column]:
     from pyspark.sql import functions as f
 
-    return f.col("_metadata.file_path").alias(FILE), f.col("_metadata.file_block_start").alias(BLOCK)
+    # Spark encodes some characters of a path as those of a URL, other ones than Python does.
+    url = f.replace(f.col("_metadata.file_path"), f.lit("+"), f.lit("%2B"))
+    path = f.regexp_replace(f.url_decode(url), "^file:/+", "/")
+    return path.alias(FILE), f.col("_metadata.file_block_start").alias(BLOCK)
 
 
 def _present(found: str | None, name: str, schema: StructType) -> Column:
@@ -157,12 +211,19 @@ def _present(found: str | None, name: str, schema: StructType) -> Column:
 
     if found is None:
         return f.lit(None).cast(schema[name].dataType).alias(name)
-    return f.col(f"`{found}`").alias(name)
+    return f.col(quoted(found)).alias(name)
 
 
 def _header(path: str, delimiter: str) -> tuple[str, ...]:
+    """The names in the first record. One without a name gets the name that Spark gives it."""
     with _opened(path) as source:
-        return tuple(next(csv.reader([source.readline()], delimiter=delimiter), ()))
+        try:
+            names = next(csv.reader(source, delimiter=delimiter), [])
+        except csv.Error as error:
+            raise UnreadableFile(path, f"its header cannot be read: {error}") from None
+    header = tuple(name or f"_c{at}" for at, name in enumerate(names))
+    require_distinct(path, header)
+    return header
 
 
 def _opened(path: str) -> TextIO:
@@ -176,73 +237,53 @@ def _text(spark: SparkSession, paths: list[str], schema: StructType) -> Records:
 
     if len(schema.names) != 1:
         raise IngestRefused(f"text files have one column; the table has {', '.join(schema.names)}")
-    rows = spark.read.text(paths).select(f.col("value").alias(schema.names[0]), *_place())
-    return Records(rows.select("*", f.lit(None).cast("string").alias(RAW)))
+    # The lines of a file in another encoding would be values that no reader of the table can decode.
+    bad = f.when(~f.is_valid_utf8("value"), f.col("value")).alias(RAW)
+    return _records([spark.read.text(spark_paths(paths)).select(f.col("value").alias(schema.names[0]), bad)])
 
 
 def _columnar(spark: SparkSession, paths: list[str], kind: str, schema: StructType) -> Records:
     if not paths:
-        return Records(_empty(spark, schema))
-    groups = [spark.read.format(kind).options(mergeSchema=True).load(members) for members in _by_columns(paths, kind)]
-    fields = frozenset(name for rows in groups for name in rows.columns)
-    return Records(_union([_fitted(rows, schema) for rows in groups]), fields)
+        return _empty(spark, schema)
+    frames = columnar_frames(spark, paths, kind)
+    fields = (name for rows in frames for name in unknown_fields(rows.schema, schema))
+    return _records([fitted(rows, schema, RAW) for rows in frames], fields)
 
 
-def _by_columns(paths: list[str], kind: str) -> Iterable[list[str]]:
-    """Files whose columns Spark finds by itself."""
-    return by_schema(paths).values() if kind == "avro" else [paths]
-
-
-def _fitted(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Parquet and Avro know their types. A value that cannot be cast to the table's type rejects its row."""
+def _empty(spark: SparkSession, schema: StructType) -> Records:
     from pyspark.sql import functions as f
 
-    present = {name.lower(): name for name in rows.columns}
-    bad: Column = f.expr("false")
-    chosen = []
-    for field in schema.fields:
-        found = present.get(field.name.lower())
-        column = _present(found, field.name, schema)
-        if found is not None and rows.schema[found].dataType != field.dataType:
-            cast = f.col(f"`{found}`").try_cast(field.dataType)
-            bad = bad | (f.col(f"`{found}`").isNotNull() & cast.isNull())
-            column = cast.alias(field.name)
-        chosen.append(column)
-    raw = f.when(bad, f.to_json(f.struct(*[f.col(f"`{name}`") for name in rows.columns]))).alias(RAW)
-    return rows.select(*chosen, raw, *_place())
-
-
-def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    rows = spark.createDataFrame([], schema)
-    return rows.select(
-        "*",
-        f.lit(None).cast("string").alias(RAW),
-        f.lit(None).cast("string").alias(FILE),
-        f.lit(None).cast("long").alias(BLOCK),
-    )
+    rows = spark.createDataFrame([], schema).select("*", f.lit(None).cast("string").alias(RAW))
+    place = (f.lit(None).cast("string").alias(FILE), f.lit(None).cast("long").alias(BLOCK))
+    return Records(rows, rows.select("*", *place))
 
 
 # --- rejected records ----------------------------------------------------------------------------------------------
 
+REJECTED: Final = "file string, line long, reason string, record string"
+_REJECTED: Final = pa.schema(
+    [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("record", pa.string())]
+)
+
+
+def rejected(rows: Iterable[tuple[str, int | None, str, str | None]]) -> pa.RecordBatch:
+    """Rows of a file, a line, a reason and a record."""
+    return pa.RecordBatch.from_pylist([dict(zip(_REJECTED.names, row, strict=True)) for row in rows], _REJECTED)
+
 
 def explain(kind: str, schema: dict[str, str], batches: Iterator[Any]) -> Iterator[Any]:
     """Find the line and the reason of each rejected record. Runs in Spark's tasks; the records are in their order."""
-    import pyarrow as pa
-
-    types = [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("record", pa.string())]
     lines = LineFinder()
     for batch in batches:
         rows = []
         for path, record in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             line = lines.find(path, record) if kind in _LINE_FORMATS else None
-            rows.append({"file": path, "line": line, "reason": _reason(kind, record, schema), "record": record})
-        yield pa.RecordBatch.from_pylist(rows, pa.schema(types))
+            rows.append((path, line, _reason(kind, record, schema), record))
+        yield rejected(rows)
 
 
 class LineFinder:
-    """Finds the numbers of lines by their text. It reads a file once, and holds one line of it in memory.
+    """Finds the numbers of lines by their text. It reads a file once, and holds one record of it in memory.
 
     The lines of a file must be asked for in their order. One that does not exist costs a second pass.
     """
@@ -253,16 +294,19 @@ class LineFinder:
         self._last = self._missed = 0
 
     def find(self, path: str, text: str) -> int | None:
-        """The number of the next line with this text. None if there is none, or the file cannot be opened here."""
+        """The number of the next line that begins this text. None if there is none, or the file cannot be opened."""
         if path != self._path:
             self._path, self._missed = path, 0
             self._go_to(path, 0)
         if self._lines is None or self._missed >= _MOST_MISSED:
             return None
+        wanted = _LINE_BREAK.split(text)
+        recent = deque[str](maxlen=len(wanted))
         for number, line in self._lines:
-            if line == text:
+            recent.append(line)
+            if line == wanted[-1] and list(recent) == wanted:
                 self._last = number
-                return number
+                return number - len(wanted) + 1
         self._missed += 1
         self._go_to(path, self._last)
         return None
@@ -270,11 +314,11 @@ class LineFinder:
     def _go_to(self, path: str, last: int) -> None:
         if self._lines is not None:
             self._lines.close()
-        self._lines, self._last = _numbered_lines(path, last), last
+        self._lines, self._last = numbered_lines(path, last), last
 
 
-def _numbered_lines(path: str, last: int) -> Generator[tuple[int, str]]:
-    """The lines after the last one that was found."""
+def numbered_lines(path: str, last: int = 0) -> Generator[tuple[int, str]]:
+    """The lines of a file after the one with this number. There are none if it cannot be opened."""
     with suppress(OSError), _opened(path) as source:
         for number, line in enumerate(source, 1):
             if number > last:
@@ -282,6 +326,8 @@ def _numbered_lines(path: str, last: int) -> Generator[tuple[int, str]]:
 
 
 def _reason(kind: str, record: str, schema: dict[str, str]) -> str:
+    if kind == "text":
+        return "the line is not encoded in UTF-8"
     if kind != "json":
         return f"the record does not fit the columns {', '.join(f'{name} {kind}' for name, kind in schema.items())}"
     try:
@@ -299,8 +345,8 @@ def _reason(kind: str, record: str, schema: dict[str, str]) -> str:
 def _fits(value: Any, type_name: str) -> bool:
     if value is None or type_name == "string":
         return True
-    if type_name in ("tinyint", "smallint", "int", "bigint"):
-        return isinstance(value, int) and not isinstance(value, bool)
+    if (bits := _INTEGER_BITS.get(type_name)) is not None:
+        return isinstance(value, int) and not isinstance(value, bool) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
     if type_name in ("float", "double") or type_name.startswith("decimal"):
         return isinstance(value, int | float) and not isinstance(value, bool)
     if type_name == "boolean":

@@ -36,7 +36,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether fields that the table lacks become new columns. Otherwise they are reported."""
     partition_by: tuple[str, ...] = ()
     header: bool = True
-    delimiter: str = ","
+    delimiter: str | None = None
+    """Of CSV files. None: a tab in files named `.tsv`, else a comma."""
     files_per_batch: int = 10_000
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -19,6 +17,8 @@ from moorage.pipeline.ingest.parsing import (
     BLOCK,
     FILE,
     RAW,
+    REJECTED,
+    Records,
     explain,
     infer_schema,
     quoted_columns,
@@ -28,12 +28,12 @@ from moorage.pipeline.ingest.requests import IngestRefused, Request, Summary
 from moorage.pipeline.ingest.targets import Target, target_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
     from pyspark.sql.types import StructType
 
 Tell = Callable[[str], None]
-REJECTED: Final = "_rejected"
-_REJECTED_COLUMNS: Final = "file string, line long, reason string, record string, batch long, at timestamp"
+_REJECTED_TABLE: Final = "_rejected"
+"""The end of its name."""
 _FOR_SMALL_FILES: Final = {
     # Spark counts the opening of a file as 4 MB: 10,000 small files become 313 tasks, and 313 files of the table.
     "spark.sql.files.openCostInBytes": ("4194304b", "16384"),
@@ -42,12 +42,11 @@ _FOR_SMALL_FILES: Final = {
 }
 """Setting → its default, and the value during an ingest."""
 _MOST_UNREADABLE: Final = 100
-_PATH_IN_ERROR: Final = re.compile(r"(?:file|s3a?)://?/?[^\s\]'\"]+")
 
 
 def ingest(spark: SparkSession, request: Request, tell: Tell = lambda _: None) -> Summary:
     """Take the files of the source that were not taken yet. Run it again at any time, also after a kill."""
-    _require_plausible(request)
+    require_plausible(request)
     with _many_files_per_task(spark):
         return _ingest(spark, request, tell)
 
@@ -98,7 +97,7 @@ def _many_files_per_task(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, before[name])
 
 
-def _require_plausible(request: Request) -> None:
+def require_plausible(request: Request) -> None:
     if request.mode == "upsert" and not request.key:
         raise IngestRefused("an upsert needs the columns that identify a row: --key id")
     if request.key and request.mode != "upsert":
@@ -107,8 +106,10 @@ def _require_plausible(request: Request) -> None:
 
 def _first_schema(spark: SparkSession, files: list[SourceFile], kind: str, request: Request) -> StructType:
     """The columns of a new table. A file that cannot be read has no part in them; its batch sets it aside."""
+    from pyspark.sql.types import StructType
+
     if request.schema is not None:
-        return spark.createDataFrame([], request.schema).schema
+        return StructType.fromDDL(request.schema)
     readable = list(files)
     while True:
         try:
@@ -174,88 +175,83 @@ class _Run:
             self._target.record(versions, previous, location_of(self.request.source), counts)
 
     def _attempt(self, batch: Batch, files: list[SourceFile], *, is_replay: bool) -> Summary:
+        from pyspark.sql import Observation
+
         if self.request.evolve and files:
             self._add_columns(files)
         schema = self._target.columns()
         summary = Summary(table=self.request.table)
-        records, fields = read_records(self._spark, files, self._kind, schema, self.request)
-        with self._looking_for_fields(files, schema, fields) as unknown:
-            counted = self._write(batch, files, records, schema, is_replay=is_replay)
+        records = read_records(self._spark, files, self._kind, schema, self.request)
+        seen = Observation()
+        rows = self._rows(records, seen, files, schema)
+        with self._looking_through(files, schema) as found:
+            counted = self._write(batch, rows, seen, is_replay=is_replay)
             self._report(batch, records, schema, summary, counted)
-        summary.unknown_fields = unknown()
+        fields, crowded = found()
+        summary.unknown_fields = [*unknown_of(records.fields, schema.names), *fields]
+        self._keep_rests(batch, crowded, summary)
         return summary
 
     def _add_columns(self, files: list[SourceFile]) -> None:
         if self._kind == "json":
-            from moorage.pipeline.ingest.json_fields import unknown_json_fields
+            from moorage.pipeline.ingest.json_fields import look_through
 
             # To infer types takes as long as to read the rows.
-            if not unknown_json_fields(self._spark, files, self._target.columns()):
+            if not look_through(self._spark, files, self._target.columns()).fields:
                 return
         self._target.add_columns(infer_schema(self._spark, files, self._kind, self.request, whole=True))
 
     @contextmanager
-    def _looking_for_fields(
-        self, files: list[SourceFile], schema: StructType, fields: frozenset[str]
-    ) -> Iterator[Callable[[], list[str]]]:
-        """Look for fields without a column, those of JSON files while their rows are written."""
+    def _looking_through(
+        self, files: list[SourceFile], schema: StructType
+    ) -> Iterator[Callable[[], tuple[list[str], list[str]]]]:
+        """Look for what Spark leaves out of JSON files, while it writes their rows: fields, and files with some."""
         if self._kind != "json" or not files:
-            yield lambda: unknown_of(fields, schema.names)
+            yield lambda: ([], [])
             return
-        from moorage.pipeline.ingest.json_fields import MOST_FIELDS, unknown_json_fields
+        from moorage.pipeline.ingest.json_fields import MOST_FIELDS, look_through
 
         with ThreadPoolExecutor(1, "fields") as pool:
-            found = pool.submit(unknown_json_fields, self._spark, files, schema)
-            yield lambda: sorted(found.result())[:MOST_FIELDS]
+            found = pool.submit(look_through, self._spark, files, schema)
+            yield lambda: (sorted(found.result().fields)[:MOST_FIELDS], sorted(found.result().crowded))
 
-    def _write(
-        self, batch: Batch, files: list[SourceFile], records: DataFrame, schema: StructType, *, is_replay: bool
-    ) -> dict[str, Any] | None:
-        """Write the rows. The result is how many there were, if Spark has counted them."""
-        from pyspark.sql import Observation
+    def _rows(self, records: Records, seen: Observation, files: list[SourceFile], schema: StructType) -> DataFrame:
+        """The rows that fit the columns. `seen` counts the records."""
         from pyspark.sql import functions as f
 
-        seen = Observation()
-        observed = records.observe(
-            seen,
-            f.count_if(f.col(RAW).isNull()).alias("rows"),
-            f.count_if(f.col(RAW).isNotNull()).alias("rejected"),
-        )
-        rows = observed.where(f.col(RAW).isNull())
-        columns = quoted_columns(schema)
+        columns, fits = quoted_columns(schema), f.col(RAW).isNull()
+        if self.request.mode == "upsert":
+            return self._last_of_each_key(records.placed.where(fits), files).select(*columns)
+        return records.rows.observe(seen, *_counts()).where(fits).select(*columns)
+
+    def _write(self, batch: Batch, rows: DataFrame, seen: Observation, *, is_replay: bool) -> dict[str, Any] | None:
+        """Write the rows. The result is how many records there were, if Spark has counted them."""
         if self.request.mode == "upsert":
             # Read once: the rows are used twice, and MERGE refuses the order of rows as not deterministic.
-            newest = self._last_of_each_key(rows, files).select(*columns).localCheckpoint()
-            self._target.upsert(newest, self.request.key, self._app_id, batch.number)
-        else:
-            rows = rows.select(*columns)
-            self._target.write(rows, self._app_id, batch.number, overwrite=batch.overwrite)
+            self._target.upsert(rows.localCheckpoint(), self.request.key, self._app_id, batch.number)
+            return None
+        is_observed = self._target.write(rows, self._app_id, batch.number, overwrite=batch.overwrite)
         # A replayed batch may be in the table already, and then its rows were not read, so nothing was observed.
-        is_observed = not is_replay and self.request.mode != "upsert" and self._target.is_observed
-        return seen.get if is_observed else None
+        return seen.get if is_observed and not is_replay else None
 
     def _report(
-        self, batch: Batch, records: DataFrame, schema: StructType, summary: Summary, counted: dict[str, Any] | None
+        self, batch: Batch, records: Records, schema: StructType, summary: Summary, counted: dict[str, Any] | None
     ) -> None:
         """Complete the summary, and keep the records that were rejected."""
+        if counted is not None and not counted["rejected"]:
+            summary.rows = int(counted["all"])
+            return
         # Spark refuses to read nothing but the rejected records of CSV files. It reads them from a cache.
-        kept = records.persist()
+        kept = records.placed.persist()
         try:
-            counted = counted or self._counts(kept)
-            summary.rows, summary.rejected = int(counted["rows"]), int(counted["rejected"])
+            if counted is None:
+                counted = kept.agg(*_counts()).collect()[0].asDict()
+            summary.rejected = int(counted["rejected"])
+            summary.rows = int(counted["all"]) - summary.rejected
             if summary.rejected:
                 self._keep_rejected(batch, self._rejected(kept, schema), summary)
         finally:
             kept.unpersist()
-
-    def _counts(self, records: DataFrame) -> dict[str, Any]:
-        from pyspark.sql import functions as f
-
-        row = records.agg(
-            f.count_if(f.col(RAW).isNull()).alias("rows"),
-            f.count_if(f.col(RAW).isNotNull()).alias("rejected"),
-        ).first()
-        return {} if row is None else row.asDict()
 
     def _last_of_each_key(self, rows: DataFrame, files: list[SourceFile]) -> DataFrame:
         """Of several rows with one key the last wins: in the newest file, and there on the last line."""
@@ -265,7 +261,7 @@ class _Run:
         missing = [name for name in self.request.key if name not in rows.columns]
         if missing:
             raise IngestRefused(f"'{self.request.table}' has no column {missing[0]!r} for --key")
-        ages = [(_as_spark_names(file.path), age) for age, file in enumerate(files)]
+        ages = [(file.path, age) for age, file in enumerate(files)]
         oldest_first = self._spark.createDataFrame(ages, f"{FILE} string, __age int")
         aged = rows.withColumn("__line", f.monotonically_increasing_id()).join(f.broadcast(oldest_first), FILE, "left")
         latest = Window.partitionBy(*self.request.key).orderBy(*map(f.desc_nulls_last, ("__age", BLOCK, "__line")))
@@ -275,33 +271,53 @@ class _Run:
         from pyspark.sql import functions as f
 
         kind, types = self._kind, {field.name: field.dataType.simpleString() for field in schema.fields}
-        bad = records.where(f.col(RAW).isNotNull()).select(FILE, RAW, BLOCK)
+        # Rejected JSON has its bytes as they are, also those of another encoding, which are no text for Python.
+        bad = records.where(f.col(RAW).isNotNull()).select(FILE, f.make_valid_utf8(RAW).alias(RAW), BLOCK)
         # The order of the lines: their numbers are found in one pass through each file.
         placed = bad.withColumn("__order", f.monotonically_increasing_id()).repartition(FILE)
         ordered = placed.sortWithinPartitions(FILE, BLOCK, "__order").select(FILE, RAW)
-        return ordered.mapInArrow(
-            lambda batches: explain(kind, types, batches), "file string, line long, reason string, record string"
-        )
+        return ordered.mapInArrow(lambda batches: explain(kind, types, batches), REJECTED)
+
+    def _keep_rests(self, batch: Batch, crowded: list[str], summary: Summary) -> None:
+        """Keep what follows the first record of a line, which Spark does not read."""
+        if not crowded:
+            return
+        from moorage.pipeline.ingest.crowded_lines import explain_rests
+
+        files = self._spark.createDataFrame([(path,) for path in crowded], "file string").repartition(len(crowded))
+        rests = files.mapInArrow(explain_rests, REJECTED).persist()
+        try:
+            if count := rests.count():
+                summary.rejected += count
+                self._keep_rejected(batch, rests, summary, part="rests")
+        finally:
+            rests.unpersist()
 
     def _keep_unreadable(self, batch: Batch, unreadable: dict[str, str], summary: Summary) -> None:
         if not unreadable:
             return
         rows = [(path, None, reason, None) for path, reason in unreadable.items()]
-        columns = "file string, line long, reason string, record string"
-        self._keep_rejected(batch, self._spark.createDataFrame(rows, columns), summary, part="files")
+        self._keep_rejected(batch, self._spark.createDataFrame(rows, REJECTED), summary, part="files")
         summary.unreadable = sorted(unreadable)
 
     def _keep_rejected(self, batch: Batch, rows: DataFrame, summary: Summary, part: str = "rows") -> None:
         from pyspark.sql import functions as f
 
-        name = self.request.table + REJECTED
+        name = self.request.table + _REJECTED_TABLE
         plain = replace(self.request, table=name, partition_by=())
         side = target_of(self._spark, plain, name)
         if side.find() is None:
-            side.create(self._spark.createDataFrame([], _REJECTED_COLUMNS).schema)
+            side.create(self._spark.createDataFrame([], f"{REJECTED}, batch long, at timestamp").schema)
         whole = rows.withColumn("batch", f.lit(batch.number).cast("long")).withColumn("at", f.current_timestamp())
         side.write(whole, f"{self._app_id}-{part}", batch.number, overwrite=False)
         summary.rejected_table = name
+
+
+def _counts() -> tuple[Column, Column]:
+    """How many records there are, and how many do not fit. To count what is not null is the cheapest."""
+    from pyspark.sql import functions as f
+
+    return f.count(f.lit(1)).alias("all"), f.count(RAW).alias("rejected")
 
 
 def unknown_of(fields: Iterable[str], columns: Iterable[str]) -> list[str]:
@@ -311,16 +327,15 @@ def unknown_of(fields: Iterable[str], columns: Iterable[str]) -> list[str]:
 
 
 def _file_in(message: str, files: list[SourceFile]) -> SourceFile | None:
-    """The file of the batch that an error of Spark names."""
-    named = {unquote(found).rstrip(".,;:)") for found in _PATH_IN_ERROR.findall(message)}
-    tails = {re.sub(r"^(file:/+|s3a?://)", "/", name) for name in named}
-    return next((file for file in files if re.sub(r"^s3a?://", "/", file.path) in tails), None)
-
-
-def _as_spark_names(path: str) -> str:
-    """A path as Spark spells it in the metadata of a row."""
-    return Path(path).as_uri() if path.startswith("/") else path
+    """The file of the batch that an error names. A path may be in it as a URL, and that of one file in another's."""
+    texts = (message, unquote(message))
+    named = [file for file in files if any(file.path.removeprefix("s3a:/") in text for text in texts)]
+    return max(named, key=lambda file: len(file.path), default=None)
 
 
 def _first_line(message: str) -> str:
-    return message.strip().split("\n", 1)[0][:500]
+    """What an error says. Spark's has the reason in the last of its causes, and for Python the call before it."""
+    lines = message.strip().split("\n")
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    thrown = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]
+    return (causes or thrown or lines)[-1 if causes else 0][:500]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -31,9 +32,6 @@ _SNAPSHOT_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
 
 class Target(ABC):
     """A table that exists, or is created with the first columns."""
-
-    is_observed = True
-    """Whether Spark reports the counts of a DataFrame that was written. It loses sight of one in a temporary view."""
 
     def __init__(self, spark: SparkSession, request: Request, name: str) -> None:
         self.spark, self.request, self.name = spark, request, name
@@ -111,8 +109,12 @@ class Target(ABC):
     def add_columns(self, schema: StructType) -> None: ...
 
     @abstractmethod
-    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
-        """Append rows, or replace all rows. Nothing happens if the table has this batch already."""
+    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> bool:
+        """Append rows, or replace all rows. Nothing happens if the table has this batch already.
+
+        Returns whether Spark reports what it observes of the rows. It does not if they were not read, and it loses
+        sight of a DataFrame in a temporary view.
+        """
 
     @abstractmethod
     def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
@@ -158,29 +160,31 @@ class SourceTarget(Target):
             raise IngestRefused("columns cannot be added to a Lance table by an ingest; add them with pylance")
         self._writer(self.spark.createDataFrame([], schema)).options(mergeSchema=True).mode("append").save(self.name)
 
-    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
+    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> bool:
         batch = Transaction(app_id, number)
         if self._demands_delta():
-            self.is_observed = False
             table = self._delta()
             (table.overwrite if overwrite else table.append)(rows, transaction=batch)
-            return
+            return False
         if self.request.table_format == "delta":  # faster than a Python data source: no row leaves the JVM
-            self._write_to_shadow(rows, batch, overwrite=overwrite)
-            return
+            return self._write_to_shadow(rows, batch, overwrite=overwrite)
         writer = self._writer(rows).option("txnAppId", app_id).option("txnVersion", number)
         writer.mode("overwrite" if overwrite else "append").save(self.name)
+        return True
 
-    def _write_to_shadow(self, rows: DataFrame, batch: Transaction, *, overwrite: bool) -> None:
+    def _write_to_shadow(self, rows: DataFrame, batch: Transaction, *, overwrite: bool) -> bool:
         """As `DeltaTable.append` does, but with a DataFrame writer, so that Spark reports the observed counts."""
-        mode = "overwrite" if overwrite else "append"
+        mode, is_read = "overwrite" if overwrite else "append", False
 
         def attempt(shadow: ShadowTable) -> None:
+            nonlocal is_read
             with tables.shadows.keys(self.spark, shadow):
                 rows.write.format("delta").mode(mode).save(shadow.location)
+            is_read = True
 
         with self._tables() as tables:
             tables.shadows.change(self.name, attempt, with_files=overwrite, transaction=batch)
+        return is_read
 
     def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
         if self.request.table_format == "lance":
@@ -285,23 +289,29 @@ class IcebergTarget(Target):
             columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in added)
             self.spark.sql(f"ALTER TABLE {self._quoted()} ADD COLUMNS ({columns})")
 
-    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
+    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> bool:
         from pyspark.sql.functions import lit
 
-        if self.has_batch(app_id, number):
-            return
         writer = rows.writeTo(self._quoted())
         for key, value in self._mark(app_id, number).items():
             writer = writer.option(f"snapshot-property.{key}", value)
-        if overwrite:
-            writer.overwrite(lit(True))  # noqa: FBT003  a literal of Spark
-        else:
-            writer.append()
+        write = (lambda: writer.overwrite(lit(True))) if overwrite else writer.append  # noqa: FBT003  a literal of Spark
+        return self._once(write, app_id, number)
+
+    def _once(self, write: Callable[[], object], app_id: str, number: int) -> bool:
+        """Whether this call has committed the batch. The catalog refuses one that the table has."""
+        if self.has_batch(app_id, number):
+            return False
+        try:
+            write()
+        except Exception:
+            if self.has_batch(app_id, number):  # by another machine meanwhile
+                return False
+            raise
+        return True
 
     def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
-        # Repeated, it would replace what another writer has changed since.
-        if self.has_batch(app_id, number):
-            return
+        """Repeated, it would replace what another writer has changed since."""
         view = f"ingest_{number}"
         rows.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
@@ -309,10 +319,11 @@ class IcebergTarget(Target):
         for name, value in mark.items():
             self.spark.conf.set(name, value)
         try:
-            self.spark.sql(
+            merge = (
                 f"MERGE INTO {self._quoted()} t USING {view} s ON {same} "
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             )
+            self._once(lambda: self.spark.sql(merge), app_id, number)
         finally:
             for name in mark:
                 self.spark.conf.unset(name)

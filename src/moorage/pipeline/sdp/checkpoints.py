@@ -23,12 +23,33 @@ def has_checkpoint(storage: str, table: str) -> bool:
     from pyarrow import fs
 
     try:
-        system, root = _opened(storage)
-        folder = f"{root.rstrip('/')}/_checkpoints/{'/'.join(table.split('.'))}"
+        system, folder = _folder_of(storage, table)
         found = system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     except (OSError, ValueError):
         return False
     return any("/commits/" in info.path and info.type == fs.FileType.File for info in found)
+
+
+def can_read(storage: str) -> bool:
+    """Whether this process can read the storage folder. A run has written to it before, so that it exists."""
+    from pyarrow import fs
+
+    try:
+        system, root = _opened(storage)
+        return bool(system.get_file_info(root).type == fs.FileType.Directory)
+    except (OSError, ValueError):
+        return False
+
+
+def remove_checkpoints(storage: str, table: str) -> None:
+    """Let the streams into a table begin with the first row of their sources."""
+    system, folder = _folder_of(storage, table)
+    system.delete_dir(folder)
+
+
+def _folder_of(storage: str, table: str) -> tuple[Any, str]:
+    system, root = _opened(storage)
+    return system, f"{root.rstrip('/')}/_checkpoints/{'/'.join(table.split('.'))}"
 
 
 def _opened(storage: str) -> tuple[Any, str]:

@@ -15,10 +15,18 @@ from moorage.client.operations import IcebergCommit
 from moorage.core.entries import JobState
 from moorage.core.jobs import PIPELINE
 from moorage.pipeline.program import Failure, PermanentFailure, Program, Progress
-from moorage.pipeline.sdp.checkpoints import has_checkpoint, storage_of
+from moorage.pipeline.sdp.checkpoints import can_read, has_checkpoint, remove_checkpoints, storage_of
 from moorage.pipeline.sdp.connect_server import ConnectServer
 from moorage.pipeline.sdp.project import Outcome, ProjectFailed, fetch_rows, interrupt, run_project
-from moorage.pipeline.sdp.results import States, involved_tables, recorded_versions, result_of, states_of, with_rows
+from moorage.pipeline.sdp.results import (
+    State,
+    States,
+    involved_tables,
+    recorded_versions,
+    result_of,
+    states_of,
+    with_rows,
+)
 
 MAIN: Final = "main"
 _NAMESPACE: Final = uuid.UUID("5d7b5c1e-3f4a-4e0e-9a57-0d6f5f2f7a10")
@@ -38,8 +46,12 @@ def pipeline_program(server: ConnectServer) -> Program:
         order: dict[str, Any] = {key: value for key, value in job.args.items() if key in chosen}
         order["conf"] = {"spark.wap.branch": branch}
         require_empty_sinks(client, pipeline, before, order)
-        require_no_stream_of(pipeline, refreshed_tables(pipeline, order))
-        order |= recompute_dropped(pipeline, before, order)
+        refreshed = refreshed_tables(pipeline, order)
+        if streams := streams_of(pipeline, refreshed):
+            require_whole(pipeline, streams, refreshed, order)
+            before = empty_together(client, before, refreshed)
+            order = without_full_refresh(order, refreshed)
+        order |= recompute_lost(pipeline, before, order)
         try:
             outcome = run_project(
                 pipeline.files,
@@ -79,21 +91,25 @@ def interrupt_earlier(server: ConnectServer, client: Client, job: Job) -> None:
             interrupt(server, session_of(last, attempt))
 
 
-def recompute_dropped(pipeline: Pipeline, before: States, order: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What to refresh so that streaming tables that were dropped get all their rows again.
+def recompute_lost(pipeline: Pipeline, before: States, order: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What to refresh so that streaming tables that were dropped or emptied get all their rows again.
 
     They have no version, but their stream has a checkpoint, and would continue after the rows that are gone.
     """
     empty = [table for table in pipeline.tables if (found := before.get(table)) is None or found.version is None]
     storage = storage_of(pipeline.files)
-    lost = set() if storage is None else {table for table in empty if has_checkpoint(storage, table)}
-    full, chosen = set(order.get("full_refresh") or ()), set(order.get("refresh") or ())
-    if not lost or order.get("full_refresh_all"):
+    if storage is None or order.get("full_refresh_all"):
         return {}
+    lost = {table for table in empty if has_checkpoint(storage, table)}
+    full, chosen = set(order.get("full_refresh") or ()), set(order.get("refresh") or ())
     if not full and not chosen:  # everything: to name one table excludes those that are not named
         chosen = {*pipeline.tables, *pipeline.views}
     lost &= chosen
-    return {"full_refresh": sorted(full | lost), "refresh": sorted(chosen - lost)}
+    for table in [table for table in lost if before.get(table) is not None]:
+        # Spark would truncate it, although it is empty, and Iceberg ends a stream that meets a truncation.
+        remove_checkpoints(storage, table)
+        lost.remove(table)
+    return {"full_refresh": sorted(full | lost), "refresh": sorted(chosen - lost)} if lost else {}
 
 
 def require_empty_sinks(client: Client, pipeline: Pipeline, before: States, order: Mapping[str, Any]) -> None:
@@ -119,22 +135,71 @@ def refreshed_tables(pipeline: Pipeline, order: Mapping[str, Any]) -> set[str]:
     }
 
 
-def require_no_stream_of(pipeline: Pipeline, emptied: set[str]) -> None:
-    """Iceberg ends a stream that meets the snapshot in which all rows were deleted."""
+def streams_of(pipeline: Pipeline, emptied: set[str]) -> dict[str, str]:
+    """Target → the table among `emptied` that a stream into the target reads, also through temporary views."""
     reads = defaultdict[str, set[str]](set)
     for flow in pipeline.flows:
         reads[flow.target].update(flow.reads)
     temporary = set(reads) - {*pipeline.tables, *pipeline.views, *pipeline.sinks}
+    streams = {}
     for target in (*pipeline.tables, *pipeline.sinks):
         left, found = set(reads[target]), set[str]()
         while left:
             found |= left
             left = {read for view in left & temporary for read in reads[view]} - found
         if hit := sorted(found & emptied):
+            streams[target] = hit[0]
+    return streams
+
+
+def require_whole(
+    pipeline: Pipeline, streams: Mapping[str, str], refreshed: set[str], order: Mapping[str, Any]
+) -> None:
+    """A table can be computed again only together with all that its rows were streamed to."""
+    sinks = [sink for sink in pipeline.sinks if sink in streams or order.get("full_refresh_all")]
+    if sinks:
+        raise PermanentFailure(
+            f"the tables cannot be computed again: the sink '{sinks[0]}' would get rows a second time, or not all of "
+            "them. Drop the sink and the tables, and run the pipeline: it computes streaming tables that were dropped"
+        )
+    for target, source in streams.items():
+        if target not in refreshed:
             raise PermanentFailure(
-                f"'{hit[0]}' cannot be emptied: '{target}' is filled by a stream of it, which would fail. Drop both "
-                "tables, and run the pipeline: it computes streaming tables that were dropped again"
+                f"'{source}' cannot be computed again alone: '{target}' is filled by a stream of it. Add "
+                f"--full-refresh {target}"
             )
+    storage = storage_of(pipeline.files)
+    if storage is None or not can_read(storage):
+        raise PermanentFailure(
+            f"'{next(iter(streams.values()))}' is read by a stream. To compute both again, the worker needs access to "
+            f"the checkpoints in '{storage}'. Otherwise drop the tables, and run the pipeline with another storage"
+        )
+
+
+def empty_together(client: Client, before: States, tables: set[str]) -> dict[str, State | None]:
+    """Let the tables have no rows, in one entry of the ledger. Their old snapshots stay until they expire.
+
+    Spark would write a snapshot that deletes all rows, and Iceberg ends a stream that meets one. Whatever happens next,
+    the tables are empty and their streams have checkpoints, so a run computes them again.
+    """
+    commits = [
+        IcebergCommit(
+            path=tuple(table.split(".")),
+            requirements=({"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": int(state.version)},),
+            updates=({"action": "remove-snapshot-ref", "ref-name": MAIN},),
+        )
+        for table in sorted(tables)
+        if (state := before.get(table)) is not None and state.version is not None
+    ]
+    if commits:
+        client.transact(commits)
+    return {**before, **states_of(client, tables)}
+
+
+def without_full_refresh(order: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
+    """The order for a run after the tables were emptied."""
+    left = {name: value for name, value in order.items() if name not in ("full_refresh", "full_refresh_all")}
+    return left if order.get("full_refresh_all") else {**left, "refresh": sorted({*order.get("refresh", ()), *emptied})}
 
 
 def session_of(job: Job, attempt: int) -> str:

@@ -313,6 +313,24 @@ class Jobs:
         assert ids_of(await ledger.jobs(state=JobState.QUEUED)) == queued
         assert await ledger.jobs(state=JobState.RUNNING, kind="a") == ()
 
+    async def test_the_due_jobs_are_those_that_run_or_could_be_taken(self, ledger: Ledger, clock: Clock) -> None:
+        running, postponed, due, later, ended = (make.job(delay_ms=ms) for ms in (0, 0, 0, 50, 0))
+        await enqueue(ledger, running)
+        assert (await take(ledger)).job.id == running.id
+        await enqueue(ledger, postponed)
+        fence = (await take(ledger)).fence
+        assert await ledger.requeue_job(postponed.id, fence, 20, "waiting for a writer", is_failure=False)
+        await enqueue(ledger, due, later, ended)
+        await make.add(ledger, succeeded(ended.id))
+
+        async def found(limit: int = 100) -> list[tuple[JobId, JobState]]:
+            return [(job.id, job.state) for job in await ledger.due_jobs(limit=limit)]
+
+        assert await found() == [(running.id, JobState.RUNNING), (due.id, JobState.QUEUED)]
+        assert await found(limit=1) == [(running.id, JobState.RUNNING)]
+        clock.advance(50)
+        assert {id for id, _ in await found()} == {running.id, postponed.id, due.id, later.id}
+
     async def test_concurrent_workers_take_different_jobs(self, ledger: Ledger) -> None:
         jobs = [make.job() for _ in range(5)]
         await enqueue(ledger, *jobs)

@@ -26,6 +26,16 @@ class Reports:
         await ledger.store_report(lake.table, 1, b"second")
         assert [report.body for report in await ledger.reports(lake.table)] == [b"first"]
 
+    async def test_the_latest_note_of_a_writer_or_a_lifetime_is_kept(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        for _ in range(2):
+            clock.advance(1)
+            for kind in (ReportKind.WRITER, ReportKind.LIFETIME):
+                await ledger.store_report(lake.table, 0, b"", kind=kind)
+        for kind in (ReportKind.WRITER, ReportKind.LIFETIME):
+            [note] = await ledger.reports(lake.table, kind=kind)
+            assert note.at_ms == clock.now_ms
+
     async def test_the_latest_report_on_a_scan_is_kept_beside_that_on_the_commit(
         self, ledger: Ledger, clock: Clock
     ) -> None:

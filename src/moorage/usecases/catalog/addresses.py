@@ -123,10 +123,11 @@ async def reach(
 ) -> Chain:
     """The object with its ancestors, for a caller that holds the privilege on it.
 
-    Access is checked before anything about the object is revealed. This function, `reach_parent` and `reach_by_id`
-    are the only ways from a request to an object, so what a caller without privileges learns is decided here. `kinds`
-    are further kinds that may have the name, and `accepts` decides which objects are found. `since`: the chain may be
-    as old as this position. Only for requests that change nothing: others would retry on the same old state.
+    Access is checked before anything about the object is revealed. This function, `reach_parent`, `reach_destination`
+    and `reach_by_id` are the only ways from a request to an object, so what a caller without privileges learns is
+    decided here. `kinds` are further kinds that may have the name, and `accepts` decides which objects are found.
+    `since`: the chain may be as old as this position. Only for requests that change nothing: others would retry on the
+    same old state.
     """
     found = await reach_found(
         ports, caller, address, privilege, kinds=kinds, accepts=accepts, missing=missing, since=since
@@ -177,8 +178,19 @@ async def reach_parent(ports: Ports, caller: Caller, address: Address) -> tuple[
     return above, holder
 
 
+async def reach_destination(
+    ports: Ports, caller: Caller, address: Address, present: SecurableId
+) -> tuple[Chain, Securable | None]:
+    """`reach_parent` for an object that the caller may move. It needs no privilege on the parent that it has now."""
+    chain = (await find_chain(ports.ledger, address)).chain
+    above = chain[: len(address.path) - 1]
+    if len(above) == len(address.path) - 1 and (above[-1].id if above else ports.ledger.root) == present:
+        return above, chain[-1] if len(chain) > len(above) else None
+    return await reach_parent(ports, caller, address)
+
+
 async def find_parent(ledger: Ledger, address: Address) -> tuple[Chain, Securable | None]:
-    """`reach_parent` without the access check, for a caller that was authorised on an object that moves there."""
+    """`reach_parent` without the access check, for a caller that was authorised on an object in the parent."""
     chain = (await find_chain(ledger, address)).chain
     depth = len(address.path)
     above, holder = (chain[:-1], chain[-1]) if len(chain) == depth else (chain, None)

@@ -6,12 +6,11 @@ Files on local disk need no key. Every request is authorised; only the keys are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from moorage.access.port import require_in_area
 from moorage.core.callers import Caller
 from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, TableNotFound, Unavailable, Unsupported
-from moorage.core.ids import SecurableId
 from moorage.core.locations import external_location, parse_location, scheme_of
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
@@ -19,11 +18,8 @@ from moorage.core.vended import StoreSettings, Vended
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
 from moorage.usecases.catalog.models import reach_version
 from moorage.usecases.catalog.staging import require_staged_by
-from moorage.usecases.local_state import CacheKind
+from moorage.usecases.catalog.write_access import record_write_access
 from moorage.usecases.ports import Ports
-
-WRITE_ACCESS: Final = CacheKind[SecurableId, int]("last write access to tables", limit=65_536)
-"""When this server last told a client how to write the files of a table. Upkeep waits for such a client."""
 
 
 class FileAccess(NamedTuple):
@@ -40,8 +36,8 @@ async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> Fi
     chain = await reach_table(ports, caller, id, write=write)
     if chain[-1].kind is Kind.STAGING_TABLE:
         require_staged_by(chain[-1], caller)
-    if write:
-        ports.local.cache(WRITE_ACCESS).put(chain[-1].id, ports.now_ms())
+    elif write:
+        await record_write_access(ports, chain[-1].id)
     return await _access_to(ports, chain, write=write)
 
 

@@ -53,11 +53,25 @@ async def entries(
 
 
 async def _visible(ports: Ports, caller: Caller, entry: Entry) -> Entry:
-    changes = tuple([change for change in entry.body.changes if await _may_see(ports, caller, _subject_of(change))])
+    told = [await _visible_change(ports, caller, change) for change in entry.body.changes]
+    changes = tuple([change for change in told if change is not None])
     jobs = tuple([job for job in entry.body.jobs if await _may_see(ports, caller, job.subject)])
     if not changes and not jobs:
         return replace(entry, draft=DraftId(""), caller="", api="", request="", body=EntryBody())
     return _without_secrets(replace(entry, body=EntryBody(changes=changes, jobs=jobs)))
+
+
+async def _visible_change(ports: Ports, caller: Caller, change: Change) -> Change | None:
+    """The change as the caller may see it, or None. The grants of others are for those who manage the object."""
+    if not await _may_see(ports, caller, _subject_of(change)):
+        return None
+    if not isinstance(change, SetGrants):
+        return change
+    chain = (await ports.ledger.lineage(change.id)).chain
+    if ports.access.allow(caller, Privilege.INSPECT, chain):
+        return change
+    own = {name: held for name, held in change.grants.items() if name in caller.principals}
+    return SetGrants(id=change.id, grants=own)
 
 
 async def _may_see(ports: Ports, caller: Caller, id: SecurableId | None) -> bool:

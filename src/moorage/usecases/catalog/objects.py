@@ -38,9 +38,9 @@ from moorage.core.errors import (
 )
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
-from moorage.core.privileges import Privilege, creation_of
+from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, restore_ownership
-from moorage.usecases.catalog.addresses import Address, find_parent, reach, reach_parent
+from moorage.usecases.catalog.addresses import Address, find_parent, reach, reach_destination, reach_parent
 from moorage.usecases.catalog.owners import require_principal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -146,12 +146,10 @@ async def prepare_rename(
     """The change of an object's name. Tables and views may also move to another namespace. No file moves."""
     chain = await reach(ports, caller, address, Privilege.MANAGE)
     before = chain[-1]
-    above, holder = await find_parent(ports.ledger, to)
+    above, holder = await reach_destination(ports, caller, to, before.parent)
     parent = above[-1].id if above else ports.ledger.root
-    if parent != before.parent:
-        if before.kind in CONTAINERS:
-            raise InvalidInput(f"a {before.kind} cannot move to another parent; only its name can change", field=field)
-        require(ports.access, caller, creation_of(before.kind), above)
+    if parent != before.parent and before.kind in CONTAINERS:
+        raise InvalidInput(f"a {before.kind} cannot move to another parent; only its name can change", field=field)
     if holder is not None and holder.id != before.id:
         _require_free(to, holder, together, field)
     require_not_dropped(above, together, field)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from moorage.core.errors import InvalidInput, TooLarge
-from moorage.core.retention import retention_ms
 from moorage.core.rewrites import Checkpointed
 from moorage.core.securables import Securable
 from moorage.faults import reach
@@ -21,6 +20,7 @@ from moorage.snapshots.table_ref import TableRef
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import is_managed, require_head
+from moorage.usecases.delta.retention import kept_ms
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep.publish import publish_table
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from moorage.formats.delta.new_checkpoints import NewCheckpoint
     from moorage.snapshots.snapshot import Snapshot
 
-RETENTION: Final = "delta.deletedFileRetentionDuration"
 _MAX_HINT_BYTES: Final = 1024 * 1024
 _BATCH: Final = 100
 _LEAST_COMPACTED: Final = 2
@@ -80,7 +79,7 @@ async def checkpoint_at(ports: Ports, table: Securable, version: int) -> Checkpo
     if replayed == 0 and hint is not None and hint >= version:
         return Checkpointed(version=version, is_new=False, replayed_before=0)
     snapshot = await ports.snapshots.at(ref, version)
-    removed = await _tombstones(ports, ref, log, snapshot)
+    removed = await _tombstones(ports, table, ref, log, snapshot)
     new = await asyncio.to_thread(_make, snapshot, removed, ports.now_ms())
     reach("checkpoint.begun")
     for file in new.sidecars:
@@ -112,7 +111,9 @@ async def last_checkpoint(ports: Ports, location: str) -> int | None:
     return None if data is None else parse_checkpoint_hint(data)
 
 
-async def _tombstones(ports: Ports, ref: TableRef, log: LogFiles, snapshot: Snapshot) -> list[RemoveFile]:
+async def _tombstones(
+    ports: Ports, table: Securable, ref: TableRef, log: LogFiles, snapshot: Snapshot
+) -> list[RemoveFile]:
     """The files that were removed within the retention: of the checkpoint before, and of the commits since.
 
     No available version needs a file that was removed at or before the floor, so older commits are not read.
@@ -121,7 +122,7 @@ async def _tombstones(ports: Ports, ref: TableRef, log: LogFiles, snapshot: Snap
 
     before = max((at for at in log.checkpoints if at <= snapshot.version), default=None)
     known = {} if before is None else await LogReader(ports.storage, ref).tombstones(log.checkpoints[before])
-    oldest_ms = ports.now_ms() - retention_ms(None, snapshot.metadata.configuration.get(RETENTION))
+    oldest_ms = ports.now_ms() - kept_ms(table, snapshot.metadata.configuration)
     first = max(0 if before is None else before + 1, ref.floor)
     commits: list[Commit] = []
     if first <= snapshot.version:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -22,24 +21,21 @@ from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Securable
 from moorage.core.versions import Proposed, Verdict, is_behind, is_gap, may_repeat, ratify
-from moorage.formats.delta.actions import CommitFile
 from moorage.formats.delta.commit_check import (
     CommitContext,
     Proposal,
-    check_commit,
     names_its_version,
     require_fields,
-    version_kind,
 )
-from moorage.formats.delta.contract import TableState, changes_only_rows, next_state
-from moorage.formats.delta.paths import path_check_for
+from moorage.formats.delta.contract import TableState, changes_only_rows
 from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
+from moorage.formats.delta.whole_check import Checked, check_next
 from moorage.storage.digests import digest_of
 from moorage.usecases.delta.claims import is_contradicted, require_conversion
+from moorage.usecases.delta.compute import check
 from moorage.usecases.delta.history import RatifiedCommit, version_of_staged_file
 from moorage.usecases.delta.lookup import (
-    LARGE_COMMIT_BYTES,
     MAX_COMMIT_BYTES,
     STAGED_FOLDER,
     UNIFORM,
@@ -65,9 +61,6 @@ MAX_ATTACHED_BYTES: Final = 1024 * 1024
 the digest, so the staged file must be durable before the commit is ratified."""
 _HUGE_COMMIT_BYTES: Final = 16 * 1024 * 1024
 """Larger commits are checked one at a time: several together would use all memory and threads, and be no faster."""
-
-
-_cached_path_check = lru_cache(maxsize=4096)(path_check_for)
 
 
 _NEWEST_COMMITS: Final = CacheKind[SecurableId, Commit]("newest delta commits", limit=4096)
@@ -189,22 +182,20 @@ async def prepare_bytes(
     context = CommitContext(
         head_timestamp_ms=require_head(table).timestamp_ms,
         now_ms=ports.now_ms(),
-        inside=_cached_path_check(table.doc.location or ""),
+        location=table.doc.location or "",
         upkeep=request.upkeep,
     )
-    if len(data) > LARGE_COMMIT_BYTES:
-        found = await asyncio.to_thread(check_commit, data, proposal, context)
-    else:
-        found = check_commit(data, proposal, context)
+    before = state_of(ports, table)
+    checked = await check(ports, check_next, data, proposal, context, before, table.id)
     digest = await digest_of(data)
     if request.uniform is not None:
         root, version = table.doc.location or "", proposal.version
         await require_conversion(ports, context.inside, root, request.uniform, version, data=data, table=table)
-    doc, high_water_mark = _doc_after(state_of(ports, table), table, found, proposal, request, context)
+    doc = _doc_after(before, checked.state, table, proposal, request, context)
     if not request.has_uniform and await is_contradicted(ports, context.inside, table, proposal.version, data):
         doc = _without_uniform(doc)
     await set_aside_before_commit(ports, table, proposal.version, data)
-    return _commit_part(table, _commit_of(table, proposal, found, high_water_mark, digest), data, doc)
+    return _commit_part(table, _commit_of(table, proposal, checked, digest), data, doc)
 
 
 async def _read_staged(ports: Ports, table: Securable, proposal: Proposal) -> bytes:
@@ -227,14 +218,13 @@ async def _read_staged(ports: Ports, table: Securable, proposal: Proposal) -> by
 
 def _doc_after(
     before: TableState,
+    after: TableState,
     table: Securable,
-    found: CommitFile,
     proposal: Proposal,
     request: CommitRequest,
     context: CommitContext,
-) -> tuple[Doc, int | None]:
-    """The table's document after the commit, and its row id high-water mark."""
-    after = next_state(before, found, version=proposal.version, timestamp_ms=proposal.timestamp_ms, table_id=table.id)
+) -> Doc:
+    """The table's document after the commit."""
     if request.stated is not None:
         require_agreement(request.stated, after)
     doc = table.doc if changes_only_rows(before, after) else apply_state(table.doc, after, before)
@@ -245,25 +235,23 @@ def _doc_after(
         doc = replace(doc, details={**doc.details, UNIFORM: msgspec.to_builtins(block)})
     elif UNIFORM in doc.details and not is_iceberg_enabled(after.configuration):
         doc = _without_uniform(doc)
-    return doc, after.row_id_mark
+    return doc
 
 
 def _without_uniform(doc: Doc) -> Doc:
     return replace(doc, details={key: value for key, value in doc.details.items() if key != UNIFORM})
 
 
-def _commit_of(
-    table: Securable, proposal: Proposal, found: CommitFile, high_water_mark: int | None, digest: str
-) -> Commit:
+def _commit_of(table: Securable, proposal: Proposal, checked: Checked, digest: str) -> Commit:
     return Commit(
         table=table.id,
         version=proposal.version,
-        operation=version_kind(found.commit_info, found.summary).value,
+        operation=checked.kind.value,
         file=proposal.file_name,
         size=proposal.file_size,
         digest=digest,
         timestamp_ms=proposal.timestamp_ms,
-        row_id_mark=high_water_mark,
+        row_id_mark=checked.state.row_id_mark,
         publish=Publish(target=published_path(proposal.version), source=STAGED_FOLDER + proposal.file_name),
         details={"modified_ms": proposal.file_modified_ms},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -10,14 +11,15 @@ import msgspec
 from moorage.core.errors import InvalidInput
 from moorage.core.health import TARGET_FILE_BYTES, Activity, TableFacts, avoidable, small_limit
 from moorage.core.reports import ReportKind
-from moorage.core.retention import raised_floor, retention_ms
+from moorage.core.retention import raised_floor
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.delta.clustering import DOMAIN, logical, parse_domain
 from moorage.ledger.port import Report
 from moorage.usecases.catalog.addresses import find_by_id
-from moorage.usecases.delta.checkpoints import RETENTION, last_checkpoint
+from moorage.usecases.delta.checkpoints import last_checkpoint
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import is_managed
+from moorage.usecases.delta.retention import kept_ms
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep.holds import holds_on
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
 
 _TARGET_SIZE: Final = "delta.targetFileSize"
+_MAX_TARGET_BYTES: Final = 1 << 40
+"""The largest size that a job may request, too."""
 _LAST_REPORTS: Final = 100
 _MAX_COUNTED: Final = 1_000
 
@@ -34,7 +38,7 @@ async def table_facts(ports: Ports, table: Securable) -> TableFacts:
     snapshot = await ports.snapshots.at(await table_ref(ports, table))
     from moorage.snapshots.file_facts import file_facts  # imports Arrow, as reading the snapshot did
 
-    target = target_bytes(snapshot.metadata.configuration)
+    target = stated_target_bytes(snapshot.metadata.configuration)
     found = await asyncio.to_thread(file_facts, snapshot, small_limit(target))
     return TableFacts(
         version=snapshot.version,
@@ -51,7 +55,7 @@ async def table_facts(ports: Ports, table: Securable) -> TableFacts:
         files_without_statistics=found.without_statistics,
         unclustered_bytes=found.bytes - found.clustered_bytes if DOMAIN in snapshot.domains else 0,
         clustering_depth=await asyncio.to_thread(_clustering_depth, snapshot),
-        old_versions=await _old_versions(ports, table, snapshot.metadata.configuration.get(RETENTION)),
+        old_versions=await _old_versions(ports, table, snapshot.metadata.configuration),
         activity=await _activity(ports, table, snapshot.version),
     )
 
@@ -65,22 +69,22 @@ def _clustering_depth(snapshot: Snapshot) -> float | None:
     return clustering_depth(snapshot, logical(parse_domain(domain.configuration), snapshot.schema))
 
 
-def target_bytes(configuration: dict[str, str]) -> int:
-    """The target size of files. Delta writes it as bytes or with a unit: `134217728`, `128mb`."""
+def stated_target_bytes(configuration: Mapping[str, str]) -> int:
+    """The target size of files that a table states: in bytes, or with a unit as in `128mb`. Otherwise the default."""
     text = configuration.get(_TARGET_SIZE, "").strip().lower().removesuffix("b")
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     unit = units.get(text[-1:], 1)
     digits = text.rstrip("kmg").strip()
     stated = int(digits) * unit if digits.isascii() and digits.isdigit() else 0
-    return stated or TARGET_FILE_BYTES
+    return min(stated, _MAX_TARGET_BYTES) or TARGET_FILE_BYTES
 
 
-async def _old_versions(ports: Ports, table: Securable, stated: str | None) -> int:
+async def _old_versions(ports: Ports, table: Securable, configuration: Mapping[str, str]) -> int:
     """How many versions an expiry would make unavailable, counted up to a limit. Clients expire external tables."""
     if not is_managed(table) or table.head is None:
         return 0
     try:
-        cutoff_ms = ports.now_ms() - retention_ms(None, stated)
+        cutoff_ms = ports.now_ms() - kept_ms(table, configuration)
     except InvalidInput:  # an expiry would report it
         return 0
     floor = table.head.floor

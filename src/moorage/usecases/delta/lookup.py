@@ -34,8 +34,6 @@ LOG: Final = "_delta_log/"
 FIRST_COMMIT: Final = f"{LOG}{0:020}.json"
 STAGED_FOLDER: Final = f"{LOG}_staged_commits/"
 MAX_COMMIT_BYTES: Final = 1024 * 1024 * 1024
-LARGE_COMMIT_BYTES: Final = 256 * 1024
-"""Larger commits are checked in a thread: checking them would noticeably delay other requests."""
 
 
 def published_path(version: int) -> str:

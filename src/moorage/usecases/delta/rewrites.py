@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -21,7 +20,6 @@ from moorage.core.rewrites import (
     OfferOutcome,
     OfferResult,
     RewriteMode,
-    Rewritten,
     Shadow,
     job_folder,
     target_bytes,
@@ -29,24 +27,21 @@ from moorage.core.rewrites import (
 from moorage.core.securables import Securable
 from moorage.formats.delta import clustering
 from moorage.formats.delta.contract import TableState
-from moorage.formats.delta.offers import (
-    Dropped,
-    ShadowCommit,
-    Target,
-    Translation,
-    input_paths,
-    read_shadow_commit,
-    translate,
-)
+from moorage.formats.delta.offer_steps import read_rewrite, translate_rewrite
+from moorage.formats.delta.offers import Dropped
 from moorage.formats.delta.partition_values import types_of
 from moorage.formats.delta.shadow import hadoop_location
 from moorage.usecases.catalog.addresses import find_by_id
+from moorage.usecases.delta.compute import compute
 from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.health import stated_target_bytes
 from moorage.usecases.delta.leftovers import remove_leftovers
 from moorage.usecases.delta.lookup import LOG, is_managed, require_head, state_of
 from moorage.usecases.delta.shadows import (
+    OfferedCommit,
     commit_part,
     dropped,
+    files_named,
     log_of,
     read_log,
     require_written,
@@ -58,9 +53,6 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import find_replay
 from moorage.usecases.upkeep.leases import require_lease
-
-if TYPE_CHECKING:
-    from moorage.snapshots.snapshot import Snapshot
 
 _FOLDER = re.compile(r"compact-[0-9a-f-]{36}/[0-9a-f]{12}/")
 
@@ -74,33 +66,39 @@ async def next_shadow(ports: Ports, errand: Errand, table: Securable, options: C
     if not is_managed(table):
         raise InvalidInput(f"'{table.name}' is not a managed Delta table; optimise it at its location", field="table")
     state = state_of(ports, table)
-    mode = mode_of(options, state)
+    mode, target = mode_of(options, state), _target_bytes(options, state)
     _require_columns(options, state)
     await remove_leftovers(ports, table, held)
     snapshot = await ports.snapshots.at(await table_ref(ports, table))
     types = types_of(snapshot.schema, snapshot.metadata.partition_columns)
     files = await ports.snapshots.files(snapshot)
     chosen, remaining = await asyncio.to_thread(
-        bins.choose, files, mode, target_bytes(options), not_below=job_folder(job), types=types
+        bins.choose, files, mode, target, not_below=job_folder(job), types=types
     )
     if not chosen:
         return None
     location = table.doc.location or ""
     folder = f"{job_folder(job)}{uuid4().hex[:12]}/"
-    inputs, log = await asyncio.to_thread(log_of, snapshot, files.take(chosen), hadoop_location(location))
+    inputs = await asyncio.to_thread(files.take, chosen)
+    log = await log_of(ports, snapshot, inputs, hadoop_location(location))
     await ports.storage.put_new(location, f"{folder}{LOG}{0:020}.json", log)
     return Shadow(
         folder=folder,
         location=hadoop_location(location) + folder.removesuffix("/"),
         base_version=snapshot.version,
         mode=mode,
-        target_bytes=target_bytes(options),
+        target_bytes=target,
         columns=options.zorder_by,
         full=options.full,
-        files=len(inputs),
-        bytes=sum(file.size for file in inputs),
+        files=inputs.num_rows,
+        bytes=bins.bytes_of(inputs),
         remaining_files=remaining,
     )
+
+
+def _target_bytes(options: CompactOptions, state: TableState) -> int:
+    """How large rewritten files become. With another size than its health counts with, a table would never be well."""
+    return stated_target_bytes(state.configuration) if options.target_file_size_mb is None else target_bytes(options)
 
 
 def mode_of(options: CompactOptions, state: TableState) -> RewriteMode:
@@ -133,8 +131,7 @@ async def offer(ports: Ports, errand: Errand, table: Securable, folder: str, bas
     if isinstance(commit, OfferResult):
         await ports.storage.delete_all(location + folder)
         return commit
-    sizes = [(unquote(file.path), file.size, False) for file in commit.added]
-    await require_written(ports, location, folder, sizes)
+    await require_written(ports, location, folder, commit.facts.new_files)
     left_out: tuple[str, ...] = ()
 
     async def prepare(caller: Caller) -> Part:
@@ -148,18 +145,18 @@ async def offer(ports: Ports, errand: Errand, table: Securable, folder: str, bas
     return result
 
 
-async def _read_commit(ports: Ports, location: str, folder: str) -> ShadowCommit | OfferResult:
+async def _read_commit(ports: Ports, location: str, folder: str) -> OfferedCommit | OfferResult:
     data = await read_log(ports, location, folder)
     if isinstance(data, OfferResult):
         return data
-    commit = await asyncio.to_thread(read_shadow_commit, data)
-    if not commit.removed:
+    facts = await compute(ports, read_rewrite, data, hadoop_location(location))
+    if facts.is_empty:
         return OfferResult(outcome=OfferOutcome.UNCHANGED, reason="the shadow was not changed")
-    return commit
+    return OfferedCommit(data, facts)
 
 
 async def _prepare(
-    ports: Ports, caller: Caller, table: Securable, commit: ShadowCommit, folder: str, base_version: int
+    ports: Ports, caller: Caller, table: Securable, commit: OfferedCommit, folder: str, base_version: int
 ) -> tuple[Part, tuple[str, ...]]:
     """Translate the shadow's commit against the head as it is now. Also returns the new files that are left out."""
     chain = await find_by_id(ports.ledger, table.id)
@@ -171,22 +168,10 @@ async def _prepare(
         return dropped(f"version {state.last_update_version} changed more than rows since the shadow was made"), ()
     snapshot = await ports.snapshots.at(await table_ref(ports, table), head.version)
     target = target_of(ports, table, snapshot, folder)
-    translated = await asyncio.to_thread(_translate, snapshot, commit, target)
+    files = await files_named(snapshot, commit.facts.inputs, target.root)
+    translated = await compute(ports, translate_rewrite, commit.data, files, target)
     if isinstance(translated, Dropped):
         return dropped(translated.reason), ()
     part = await commit_part(ports, table, translated.data, target, upkeep=True)
-    rewritten = Rewritten(
-        files_removed=len(translated.removed),
-        bytes_removed=sum(file.size for file in translated.removed),
-        files_added=len(translated.added),
-        bytes_added=sum(file.size for file in translated.added),
-    )
-    result = OfferResult(outcome=OfferOutcome.COMMITTED, reason=translated.reason, rewritten=rewritten)
+    result = OfferResult(outcome=OfferOutcome.COMMITTED, reason=translated.reason, rewritten=translated.rewritten)
     return replace(part, result=result), translated.left_out
-
-
-def _translate(snapshot: Snapshot, commit: ShadowCommit, target: Target) -> Translation | Dropped:
-    from moorage.formats.delta.bins import find_files
-
-    wanted = set(input_paths(commit.removed, target.root))
-    return translate(commit, find_files(snapshot.select(), wanted, target.root), target)

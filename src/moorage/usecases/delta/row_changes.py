@@ -7,9 +7,8 @@ rows of the table is committed only if no other writer has changed rows; otherwi
 
 from __future__ import annotations
 
-import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -21,16 +20,19 @@ from moorage.core.rewrites import CHANGE_PREFIX, ChangeShadow, OfferOutcome, Off
 from moorage.core.securables import MAIN, Securable
 from moorage.core.versions import VersionKind
 from moorage.formats.delta.actions import SetTransaction
-from moorage.formats.delta.offers import Dropped, Target, Translation, input_paths
-from moorage.formats.delta.row_changes import RowChange, read_row_change, translate_change
+from moorage.formats.delta.offer_steps import read_change, translate_row_change
+from moorage.formats.delta.offers import Dropped
 from moorage.formats.delta.shadow import hadoop_location
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.credentials import WRITE_ACCESS
+from moorage.usecases.catalog.write_access import record_write_access
+from moorage.usecases.delta.compute import compute
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import LOG, find_managed, require_head, state_of
 from moorage.usecases.delta.shadows import (
+    OfferedCommit,
     commit_part,
     dropped,
+    files_named,
     log_of,
     read_log,
     require_written,
@@ -44,13 +46,12 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import find_replay
 
-if TYPE_CHECKING:
-    from moorage.snapshots.snapshot import Snapshot
-
 MAX_FILES: Final = 250_000
 """Of a shadow with all files of a table: its log is one JSON file, which Spark reads whole."""
 _FOLDER = re.compile(rf"{CHANGE_PREFIX}[0-9a-f]{{32}}/")
 _PAGE: Final = 1000
+_EMPTY_APPEND: Final = b'{"commitInfo":{"operation":"WRITE","isBlindAppend":true}}\n'
+"""What is offered with a transaction of an application that had no rows to write."""
 
 
 class ChangeOffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,9 +80,9 @@ async def create_shadow(
         )
     location, folder = table.doc.location or "", f"{CHANGE_PREFIX}{uuid4().hex}/"
     chosen = await ports.snapshots.files(snapshot) if with_files else FILES.empty_table()
-    inputs, log = await asyncio.to_thread(log_of, snapshot, chosen, hadoop_location(location))
+    log = await log_of(ports, snapshot, chosen, hadoop_location(location))
     # Upkeep waits for this client, as for one that asked for credentials.
-    ports.local.cache(WRITE_ACCESS).put(table.id, ports.now_ms())
+    await record_write_access(ports, table.id)
     await ports.storage.put_new(location, f"{folder}{LOG}{0:020}.json", log)
     last = None if app_id is None else snapshot.transactions.get(app_id)
     return ChangeShadow(
@@ -89,7 +90,7 @@ async def create_shadow(
         folder=folder,
         location=hadoop_location(location) + folder.removesuffix("/"),
         base_version=snapshot.version,
-        files=len(inputs),
+        files=chosen.num_rows,
         last_transaction=None if last is None else last.version,
     )
 
@@ -106,7 +107,7 @@ async def offer_change(ports: Ports, errand: Errand, address: Address, offer: Ch
     if isinstance(change, OfferResult):
         await ports.storage.delete_all(location + offer.folder)
         return change
-    await require_written(ports, location, offer.folder, change.new_sizes())
+    await require_written(ports, location, offer.folder, change.facts.new_files)
     return await settle_offer(
         ports, errand, table, offer.folder, lambda caller: _prepare(ports, caller, table, change, offer)
     )
@@ -118,40 +119,43 @@ async def _reach(ports: Ports, caller: Caller, address: Address) -> Securable:
     return await find_managed(ports, caller, table.id, None, Privilege.MODIFY)
 
 
-async def _read_change(ports: Ports, location: str, offer: ChangeOffer) -> RowChange | OfferResult:
+async def _read_change(ports: Ports, location: str, offer: ChangeOffer) -> OfferedCommit | OfferResult:
     if offer.discard:
         return OfferResult(outcome=OfferOutcome.UNCHANGED, reason="the shadow was discarded")
     data = await read_log(ports, location, offer.folder)
     if isinstance(data, OfferResult):
-        if data.outcome is OfferOutcome.UNCHANGED and offer.transaction is not None:
-            return RowChange(info={"operation": "WRITE", "isBlindAppend": True})
-        return data
-    change = await asyncio.to_thread(read_row_change, data)
-    if change.is_empty and offer.transaction is None:
+        if data.outcome is not OfferOutcome.UNCHANGED or offer.transaction is None:
+            return data
+        data = _EMPTY_APPEND
+    facts = await compute(ports, read_change, data, hadoop_location(location))
+    if facts.is_empty and offer.transaction is None:
         return OfferResult(outcome=OfferOutcome.UNCHANGED, reason="no row was changed")
-    return change
+    return OfferedCommit(data, facts)
 
 
-async def _prepare(ports: Ports, caller: Caller, table: Securable, change: RowChange, offer: ChangeOffer) -> Part:
+async def _prepare(ports: Ports, caller: Caller, table: Securable, change: OfferedCommit, offer: ChangeOffer) -> Part:
     """Translate the shadow's commit against the head as it is now."""
     table = await find_managed(ports, caller, table.id, None, Privilege.MODIFY)
     state, head = state_of(ports, table), require_head(table)
     if offer.base_version > head.version:
         raise InvalidInput(f"base_version {offer.base_version} is above the head {head.version}", field="base_version")
     snapshot = await ports.snapshots.at(await table_ref(ports, table), head.version)
-    stated = (*change.transactions, *([] if offer.transaction is None else [offer.transaction]))
+    stated = (*change.facts.transactions, *([] if offer.transaction is None else [offer.transaction]))
     for txn in stated:
         last = snapshot.transactions.get(txn.app_id)
         if last is not None and last.version >= txn.version:
             return unchanged(f"version {txn.version} of '{txn.app_id}' was committed before")
     if state.last_update_version > offer.base_version:
         return dropped(f"version {state.last_update_version} changed more than rows since the shadow was made")
-    if not change.is_blind_append:
+    if not change.facts.is_blind_append:
         changed = await _first_data_change(ports, table, offer.base_version + 1, head.version)
         if changed is not None:
             return dropped(f"version {changed} changed rows since the shadow was made")
     target = target_of(ports, table, snapshot, offer.folder)
-    translated = await asyncio.to_thread(_translate, snapshot, change, target, offer.transaction)
+    files = await files_named(snapshot, change.facts.inputs, target.root)
+    translated = await compute(
+        ports, translate_row_change, change.data, files, target, snapshot.metadata, offer.transaction
+    )
     if isinstance(translated, Dropped):
         return dropped(translated.reason)
     return await commit_part(ports, table, translated.data, target)
@@ -166,13 +170,3 @@ async def _first_data_change(ports: Ports, table: Securable, first: int, last: i
             return found
         first = page[-1].version + 1
     return None
-
-
-def _translate(
-    snapshot: Snapshot, change: RowChange, target: Target, also: SetTransaction | None
-) -> Translation | Dropped:
-    from moorage.formats.delta.bins import find_files
-
-    wanted = set(input_paths(change.removed, target.root))
-    files = find_files(snapshot.select(), wanted, target.root) if wanted else []
-    return translate_change(change, files, target, snapshot.metadata, also)

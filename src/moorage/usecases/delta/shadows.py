@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -16,10 +17,11 @@ from moorage.core.errors import InvalidInput
 from moorage.core.rewrites import OfferOutcome, OfferResult
 from moorage.core.securables import Securable
 from moorage.formats.delta.commit_check import Proposal
-from moorage.formats.delta.file_actions import AddFile
+from moorage.formats.delta.offer_steps import Offered, log_of_shadow
 from moorage.formats.delta.offers import Target
-from moorage.formats.delta.shadow import TableSide, hadoop_location, shadow_log
+from moorage.formats.delta.shadow import TableSide, hadoop_location
 from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
+from moorage.usecases.delta.compute import compute
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.leftovers import FOLDER
 from moorage.usecases.delta.lookup import LOG, MAX_COMMIT_BYTES, STAGED_FOLDER, require_head, state_of
@@ -35,11 +37,10 @@ ENGINE: Final = f"Moorage/{moorage.__version__}"
 _LOG_FILE = re.compile(r"(\d{20})\.json")
 
 
-def log_of(snapshot: Snapshot, chosen: object, root: str) -> tuple[list[AddFile], bytes]:
-    """The files in these rows of the snapshot, and the log of a shadow with them. Not for the event loop."""
-    from moorage.formats.delta.replay import to_files
+async def log_of(ports: Ports, snapshot: Snapshot, chosen: object, root: str) -> bytes:
+    """The log of a shadow with these files of the snapshot."""
+    from moorage.formats.delta.replay import packed
 
-    files = to_files(chosen)
     side = TableSide(
         timestamp_ms=snapshot.timestamp_ms,
         protocol=snapshot.protocol,
@@ -47,7 +48,24 @@ def log_of(snapshot: Snapshot, chosen: object, root: str) -> tuple[list[AddFile]
         domains=snapshot.domains,
         transactions=snapshot.transactions,
     )
-    return files, shadow_log(side, files, root)
+    return await compute(ports, log_of_shadow, await asyncio.to_thread(packed, chosen), side, root)
+
+
+async def files_named(snapshot: Snapshot, paths: Collection[str], root: str) -> bytes:
+    """The files of the snapshot with these absolute, decoded paths."""
+    from moorage.formats.delta.bins import find_files
+    from moorage.formats.delta.replay import FILES, packed
+
+    if not paths:  # an append: to select the files of a large table would take as long as the rest of the offer
+        return packed(FILES.empty_table())
+    return await asyncio.to_thread(lambda: packed(find_files(snapshot.select(), paths, root)))
+
+
+class OfferedCommit(NamedTuple):
+    """The commit that Spark made in a shadow, and what was read in it."""
+
+    data: bytes
+    facts: Offered
 
 
 async def read_log(ports: Ports, location: str, folder: str) -> bytes | OfferResult:

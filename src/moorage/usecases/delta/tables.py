@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-
 import msgspec
 
 from moorage.core.callers import Caller
@@ -14,21 +11,20 @@ from moorage.core.ids import SecurableId, is_id
 from moorage.core.locations import normalize_location
 from moorage.core.names import require_name
 from moorage.core.securables import MAIN, Doc, Kind, Securable
-from moorage.formats.delta.actions import CommitFile
-from moorage.formats.delta.commit_check import check_first_commit, version_kind
-from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms, first_state
+from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms
 from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement, require_first_properties
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
+from moorage.formats.delta.whole_check import Checked, check_first
 from moorage.usecases.catalog import credentials
 from moorage.usecases.catalog.addresses import Address, find_by_id, reach_parent
 from moorage.usecases.catalog.credentials import FileAccess
 from moorage.usecases.catalog.staging import id_from_location, prepare_staging_table, require_staged_by, turn_into_table
 from moorage.usecases.delta.claims import require_conversion
+from moorage.usecases.delta.compute import check
 from moorage.usecases.delta.families import require_creation_enabled
 from moorage.usecases.delta.lookup import (
     FIRST_COMMIT,
-    LARGE_COMMIT_BYTES,
     MAX_COMMIT_BYTES,
     UNIFORM,
     apply_state,
@@ -108,8 +104,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         )
     staging_table = await _find_staging_table(ports, caller, above, new)
     location = staging_table.doc.location or ""
-    commit, data = await _read_first(ports, location)
-    state = first_state(commit, table_id=staging_table.id, terms=new.terms)
+    checked, data = await _read_first(ports, location, staging_table.id, new.terms)
     if new.uniform is not None:
         await require_conversion(ports, path_check_for(location), location, new.uniform, 0, data=data)
     create = Create(
@@ -118,7 +113,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         parent=above[-1].id,
         name=new.address.path[-1],
         owner=caller.id,
-        doc=_first_doc(new, state, location),
+        doc=_first_doc(new, checked.state, location),
         place=location,
     )
     return Part(
@@ -127,7 +122,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(*turn_into_table(staging_table, create), _first_version(staging_table.id, state, commit, len(data))),
+        changes=(*turn_into_table(staging_table, create), _first_version(staging_table.id, checked, len(data))),
         done=Done(ids=(staging_table.id,), versions=(0,)),
     )
 
@@ -142,17 +137,18 @@ def _is_retry(table: Securable, caller: Caller, new: NewTable) -> bool:
     return is_theirs and table.doc.location == normalize_location(new.location) and require_head(table).version == 0
 
 
-async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, bytes]:
+async def _read_first(ports: Ports, location: str, table_id: str, terms: Terms) -> tuple[Checked, bytes]:
     """Read and check the first commit that the client wrote, make it durable, and return it with its bytes."""
     data = await ports.storage.read(location, FIRST_COMMIT, limit=MAX_COMMIT_BYTES)
     if data is None:
         raise InvalidInput(
             f"{FIRST_COMMIT} does not exist at the table's location; write it first", field="storage_location"
         )
-    check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=path_check_for(location))
-    commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT_BYTES else check()
+    checked = await check(
+        ports, check_first, data, now_ms=ports.now_ms(), location=location, table_id=table_id, terms=terms
+    )
     await ports.storage.make_durable(location, FIRST_COMMIT)
-    return commit, data
+    return checked, data
 
 
 def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
@@ -198,13 +194,13 @@ async def _find_staging_table(ports: Ports, caller: Caller, above: tuple[Securab
     return staging_table
 
 
-def _first_version(id: SecurableId, state: TableState, commit: CommitFile, size: int) -> Commit:
+def _first_version(id: SecurableId, checked: Checked, size: int) -> Commit:
     return Commit(
         table=id,
         version=0,
-        operation=version_kind(commit.commit_info, commit.summary).value,
+        operation=checked.kind.value,
         file=FIRST_COMMIT.rpartition("/")[2],
         size=size,
-        timestamp_ms=state.last_commit_timestamp,
-        row_id_mark=state.row_id_mark,
+        timestamp_ms=checked.state.last_commit_timestamp,
+        row_id_mark=checked.state.row_id_mark,
     )

@@ -8,16 +8,19 @@ needs. Until it runs, it can be cancelled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Done, HeadIs, NewJob, RaiseFloor
+from moorage.core.entries import Done, HeadIs, JobState, NewJob, RaiseFloor
 from moorage.core.errors import InvalidInput, TableNotFound, Unsupported
 from moorage.core.job_options import ExpireOptions
 from moorage.core.jobs import VACUUM, Job
-from moorage.core.retention import is_deletable, raised_floor, retention_ms
+from moorage.core.retention import is_deletable, raised_floor
 from moorage.core.rewrites import Expired
 from moorage.core.securables import MAIN, Securable
 from moorage.faults import reach
@@ -27,14 +30,15 @@ from moorage.formats.delta.shadow import absolute, hadoop_location
 from moorage.ledger.port import Version
 from moorage.storage.port import Listed
 from moorage.usecases.catalog.addresses import Chain, find_by_id
-from moorage.usecases.delta.checkpoints import RETENTION
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.log_cleanup import clean_up_log
 from moorage.usecases.delta.lookup import is_managed, require_head, state_of
+from moorage.usecases.delta.retention import kept_ms
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle
 from moorage.usecases.upkeep.holds import holds_on
+from moorage.usecases.upkeep.lifetimes import deletion_delay_ms
 
 if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
@@ -80,7 +84,7 @@ async def _new_floor(ports: Ports, chain: Chain, options: ExpireOptions) -> tupl
     unknown = sorted(state.protocol.features - KNOWN_FEATURES)
     if unknown:
         raise Unsupported(f"the table has the feature {unknown[0]!r}, so it is unknown which of its files are needed")
-    cutoff_ms = ports.now_ms() - retention_ms(options.older_than_days, state.configuration.get(RETENTION))
+    cutoff_ms = ports.now_ms() - kept_ms(table, state.configuration, options.older_than_days)
     versions, holds = await _versions(ports, table, cutoff_ms), await holds_on(ports, chain)
     unheld = raised_floor(versions, head.floor, cutoff_ms)
     floor = raised_floor(versions, head.floor, cutoff_ms, [hold.version for hold in holds])
@@ -100,7 +104,7 @@ async def _prepare(ports: Ports, caller: Caller, table: Securable, options: Expi
         subject=table.id,
         dedupe=f"{VACUUM}/{table.id}/{floor}",
         args={"floor": floor},
-        delay_ms=ports.deletion_delay_ms,
+        delay_ms=await deletion_delay_ms(ports, table),
     )
     if await ports.ledger.open_job(new.dedupe or "") is not None:
         return Part(done=Done(ids=(table.id,), versions=(floor,)), result=held_by)
@@ -131,6 +135,12 @@ async def delete(ports: Ports, table: Securable, job: Job) -> Expired:
     head = require_head(table)
     if not isinstance(floor, int) or floor > head.floor:
         raise InvalidInput(f"the floor {floor} of the job was never announced; it is {head.floor}", field="floor")
+    if floor < head.floor:
+        if await _is_overtaken(ports, table, floor):
+            return Expired(floor=floor, files=0, bytes=0)
+        # A later expiry raised the floor since. What only versions from this job's floor on need is for its own vacuum
+        # to delete, when clients have stopped to use it, so these versions count as available here.
+        table = replace(table, head=replace(head, floor=floor))
     files = await _deletable(ports, table, floor)
     location = table.doc.location or ""
     reach("vacuum.listed")
@@ -140,6 +150,14 @@ async def delete(ports: Ports, table: Securable, job: Job) -> Expired:
     log_files = await clean_up_log(ports, table, floor)
     reach("vacuum.cleaned")
     return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), log_files=log_files)
+
+
+async def _is_overtaken(ports: Ports, table: Securable, floor: int) -> bool:
+    """Whether the vacuum of a later expiry has run. It deleted the files of this one too, and the log to find them."""
+    vacuums = await ports.ledger.jobs(
+        subject=table.id, kind=VACUUM, state=JobState.SUCCEEDED, limit=_PAGE, descending=True
+    )
+    return any(each.args.get("floor", 0) > floor for each in vacuums)
 
 
 async def _deletable(ports: Ports, table: Securable, floor: int) -> list[Listed]:
@@ -152,8 +170,15 @@ async def _deletable(ports: Ports, table: Securable, floor: int) -> list[Listed]
             for file in each.commit.adds:
                 needed.update(_paths(file, root))
             needed.update(unquote(file.path) for file in each.commit.cdc)
+    # The time of a commit may be up to a day ahead, and files that are being written must not count as older than it.
+    young_ms = min(oldest.timestamp_ms, ports.now_ms() - kept_ms(table, state_of(ports, table).configuration))
     listed = await ports.storage.list(table.doc.location or "", "")
-    return [file for file in listed if is_deletable(file.path, file.modified_ms, needed, oldest.timestamp_ms)]
+    return await asyncio.to_thread(_unneeded, listed, needed, young_ms)
+
+
+def _unneeded(listed: Sequence[Listed], needed: set[str], young_ms: int) -> list[Listed]:
+    # On a thread: a table may have a million files, and other requests would wait for a second.
+    return [file for file in listed if is_deletable(file.path, file.modified_ms, needed, young_ms)]
 
 
 def _needed_at(snapshot: Snapshot) -> set[str]:

@@ -15,7 +15,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Kind, Securable, Shelf
 from moorage.formats.iceberg.documents import Document
 from moorage.usecases.catalog import objects
-from moorage.usecases.catalog.addresses import Address, Chain, find_parent, reach_parent
+from moorage.usecases.catalog.addresses import Address, Chain, reach_destination, reach_parent
 from moorage.usecases.catalog.browse import Page, pages
 from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.iceberg.lookup import (
@@ -171,7 +171,7 @@ async def rename_relation(ports: Ports, errand: Errand, address: Address, to: Ad
 
 async def _prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
     renamed = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
-    _, holder = await find_parent(ports.ledger, to)
+    _, holder = await reach_destination(ports, caller, to, renamed.parent)
     # A table may change the capitalisation of its name, but not take the same name again.
     if holder is not None and (holder.id != renamed.id or holder.name == to.path[-1]):
         found = str(holder.kind).capitalize()

@@ -115,7 +115,7 @@ def refusal_of(error: MoorageError | None, noted: Iterable[Decision]) -> str | N
     if isinstance(error, Unauthenticated | Forbidden | TooManyRequests):
         return error.message[:_MAX_REASON]
     if isinstance(error, NotFound):
-        return next((each.refusal for each in noted if each.refusal is not None), None)
+        return next((refusal for _, refusal in noted if refusal is not None), None)
     return None
 
 
@@ -206,7 +206,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         return (
             tally.last_at_ms >= self.since_ms
             and (self.until_ms is None or tally.first_at_ms < self.until_ms)
-            and (self.principal is None or access.principal == self.principal)
+            and (self.principal is None or _is_named(access.principal, self.principal))
             and (self.api is None or access.api == self.api)
             and (self.operation is None or access.operation == self.operation)
             and (self.object is None or _is_in(access.object, self.object))
@@ -214,9 +214,13 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _is_named(principal: str | None, name: str) -> bool:
+    return principal is not None and name_key(principal) == name_key(name)
+
+
 def _is_in(target: str | None, name: str) -> bool:
-    full = "" if target is None else target.partition(" ")[2]
-    return full == name or full.startswith(f"{name}.")
+    full, key = "" if target is None else name_key(target.partition(" ")[2]), name_key(name)
+    return full == key or full.startswith(f"{key}.")
 
 
 class AuditPage(msgspec.Struct, frozen=True):

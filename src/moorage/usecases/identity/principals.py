@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -30,9 +32,40 @@ _MAX_MEMBERS = 900
 """The members that one request may add or remove: a draft has at most 1,000 changes."""
 
 
+class Attribute(Enum):
+    """An attribute by which principals can be found."""
+
+    ID = "id"
+    NAME = "name"
+    DISPLAY_NAME = "display name"
+    EXTERNAL_ID = "external id"
+
+
+class Selection(NamedTuple):
+    """The principals of which an attribute has this text."""
+
+    attribute: Attribute
+    text: str
+
+    def selects(self, principal: Securable) -> bool:
+        match self.attribute:
+            case Attribute.ID:
+                return principal.id == self.text
+            case Attribute.NAME:
+                return name_key(principal.name) == name_key(self.text)
+            case Attribute.DISPLAY_NAME:
+                shown = principal_of(principal).display_name
+                return shown is not None and name_key(shown) == name_key(self.text)
+            case Attribute.EXTERNAL_ID:
+                return principal_of(principal).external_id == self.text
+
+
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a principal. Absent fields stay as they are."""
 
+    name: str | None = None
+    """The name that the request states. Another one than the present is refused."""
+    name_field: str = "name"
     active: bool | None = None
     display_name: str | msgspec.UnsetType | None = msgspec.UNSET
     external_id: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -84,19 +117,19 @@ async def get(ports: Ports, caller: Caller, kind: Kind, id: str) -> Securable:
     return await _find(ports, kind, id)
 
 
-async def get_any(ports: Ports, caller: Caller, kind: Kind, id: str) -> Securable:
-    """One principal, even if it was deleted: it can be activated again."""
-    require(ports.access, caller, Privilege.MANAGE, ())
-    return await _find(ports, kind, id, deleted=True)
-
-
-async def list_principals(ports: Ports, caller: Caller, kind: Kind, *, name: str | None = None) -> list[Securable]:
-    """All principals of a kind in the order of their names, or the one of a name. Deleted ones are not listed."""
+async def list_principals(
+    ports: Ports, caller: Caller, kind: Kind, selection: Selection | None = None
+) -> list[Securable]:
+    """The principals of a kind in the order of their names, or the selected ones. Deleted ones are not listed."""
     require(ports.access, caller, Privilege.INSPECT, ())
-    if name is not None:
-        found = await find_principal(ports.ledger, name)
+    if selection is not None and selection.attribute is Attribute.NAME:
+        found = await find_principal(ports.ledger, selection.text)
         return [found] if found is not None and found.kind is kind and not principal_of(found).deleted else []
-    return [each async for each in _all(ports.ledger, (kind,)) if not principal_of(each).deleted]
+    return [
+        each
+        async for each in _all(ports.ledger, (kind,))
+        if not principal_of(each).deleted and (selection is None or selection.selects(each))
+    ]
 
 
 async def members_of(ports: Ports, caller: Caller, group: Securable) -> list[Securable]:
@@ -116,6 +149,7 @@ async def edit(ports: Ports, errand: Errand, kind: Kind, id: str, change: Edit) 
     async def prepare(caller: Caller) -> Part:
         require(ports.access, caller, Privilege.MANAGE, ())
         found = await _find(ports, kind, id, deleted=True)
+        require_same_name(found, change.name, change.name_field)
         details = principal_of(found)
         after = replace(
             details,
@@ -127,6 +161,12 @@ async def edit(ports: Ports, errand: Errand, kind: Kind, id: str, change: Edit) 
         return _update(found, after)
 
     return await settle_one(ports, errand, prepare)
+
+
+def require_same_name(principal: Securable, name: str | None, field: str) -> None:
+    """Refuse another name than that of the principal. None is no name."""
+    if name is not None and name_key(name) != name_key(principal.name):
+        raise InvalidInput(f"{field} is '{principal.name}' and cannot change: grants refer to it", field=field)
 
 
 async def delete(ports: Ports, errand: Errand, kind: Kind, id: str) -> Securable:
@@ -173,12 +213,18 @@ async def change_members(
     add: Sequence[str] = (),
     remove: Sequence[str] = (),
     replaces: bool = False,
+    name: str | None = None,
+    activates: bool = False,
 ) -> Securable:
-    """Add principals to a group and remove others, given by their ids. `replaces`: remove all that are not added."""
+    """Add principals to a group and remove others, given by their ids. `replaces`: remove all that are not added.
+
+    `name`: what the request states, which must be the name of the group. `activates`: also restore a deleted group.
+    """
 
     async def prepare(caller: Caller) -> Part:
         require(ports.access, caller, Privilege.MANAGE, ())
-        group = await _find(ports, Kind.GROUP, id)
+        group = await _find(ports, Kind.GROUP, id, deleted=activates)
+        require_same_name(group, name, "displayName")
         left = set(remove)
         if replaces:
             left |= {member.id for member in await members_of(ports, caller, group)} - set(add)
@@ -187,7 +233,9 @@ async def change_members(
             await _require_no_cycle(ports.ledger, group, await _find(ports, None, member_id))
         changes = [await _membership(ports, group.name, each, joins=True) for each in joined]
         changes += [await _membership(ports, group.name, each, joins=False) for each in sorted(left)]
-        return _with_members(Part(done=Done(ids=(group.id,))), changes)
+        restored = replace(principal_of(group), active=True, deleted=False) if activates else principal_of(group)
+        # Without `before`, the response is read again: the changes are of other objects.
+        return _with_members(replace(_update(group, restored), before=None), changes)
 
     return await settle_one(ports, errand, prepare)
 

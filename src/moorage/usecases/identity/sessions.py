@@ -30,12 +30,18 @@ async def open_session(ports: Ports, secret: str, *, client_id: str | None = Non
     `client_id` is the name or the id of the principal. OAuth's clients send it with the token as their secret.
     """
     caller = await ports.access.authenticate(Credential(CredentialScheme.BEARER, secret), NoHeaders())
+    if caller.job is not None:  # a session of its principal would open more than the table of the job
+        raise Unauthenticated("the token of a job cannot be exchanged; send it as `Authorization: Bearer …`")
     principal = await find_principal(ports.ledger, caller.id)
     if principal is None or client_id not in (None, "", principal.name, principal.id):
         raise Unauthenticated("client_id is not the name or the id of the principal whose token is the client_secret")
     key = session_key(ports.page_secret)
     token, session = parse_token(secret), parse_session(key, secret)
-    # A session of a token ends with that token. A session of an identity provider's token ends with its user.
+    # A session of a token ends with that token. A session of an identity provider's token ends with its user, and is
+    # not extended without the provider: a session that was stolen once would be valid for ever.
     of = token.id if token is not None else session.id if session is not None else principal.id
-    expires_at_s = ports.now_ms() // 1000 + LIFETIME_SECONDS
-    return IssuedSession(new_session(key, of, expires_at_s), LIFETIME_SECONDS)
+    now_s = ports.now_ms() // 1000
+    expires_at_s = now_s + LIFETIME_SECONDS
+    if session is not None and session.id == principal.id:
+        expires_at_s = session.expires_at_s
+    return IssuedSession(new_session(key, of, expires_at_s), expires_at_s - now_s)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Final
+
 import msgspec
 
 from moorage import fresh
@@ -9,9 +12,10 @@ from moorage.access.port import require
 from moorage.core.absence import absent_id
 from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import Create, Drop, Live, RevisionIs
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import Forbidden, InvalidInput
 from moorage.core.history import created
 from moorage.core.ids import SecurableId, is_id
+from moorage.core.names import name_key
 from moorage.core.principals import Scope, TokenDetails, doc_of, principal_of, token_of
 from moorage.core.privileges import Privilege
 from moorage.core.reports import ReportKind
@@ -28,7 +32,9 @@ MAX_TOKENS = 100
 MAX_SESSIONS = 20
 """The browser sessions that one principal may have besides. A login ends the oldest of more."""
 
-_DAY_MS = 24 * 60 * 60 * 1000
+_READS_ONLY: Final = "it needs a token that may also write; this one has the scope 'read'"
+
+DAY_MS = 24 * 60 * 60 * 1000
 MAX_LIFETIME_DAYS = 3650
 
 
@@ -76,17 +82,22 @@ async def create(
 ) -> IssuedToken:
     """Create a token for the caller, or as an administrator for another principal.
 
+    A token that a caller creates for itself does not outlive the one that it presents: a token that was stolen must
+    not become a longer one. A caller that logged in at an identity provider is free to choose.
+
     The secret is not stored, so a request that is repeated under its idempotency key is refused.
     """
 
     async def prepare(caller: Caller) -> Part:
         owner = await _owner(ports, caller, principal, Privilege.MANAGE)
-        if caller.is_read_only and scope != "read":
-            raise InvalidInput("a token with the scope 'read' can only create tokens with that scope", field="scope")
+        if caller.is_read_only:
+            raise Forbidden(f"{caller.name} may not create tokens: {_READS_ONLY}")
         existing = await stored_tokens(ports, owner.id)
         if sum(not token_of(each).is_session for each in existing) >= MAX_TOKENS:
             raise InvalidInput(f"'{owner.name}' has {MAX_TOKENS} tokens; revoke some first", field="principal")
         expires = None if lifetime_ms is None else ports.now_ms() + lifetime_ms
+        if owner.name == caller.id:
+            expires = _limited(expires, caller.until_ms)
         text, made = new_token_change(owner.id, comment, expires_at_ms=expires, scope=scope)
         issued = IssuedToken(created(made, ports.now_ms(), caller.id), owner.name, text)
         return Part(expects=(Live(owner.id),), changes=(made,), result=issued)
@@ -96,6 +107,18 @@ async def create(
         raise InvalidInput("this token was created by an earlier request and is not shown again; create another one")
     issued: IssuedToken = settled.parts[0].result
     return issued
+
+
+def _limited(expires_at_ms: int | None, until_ms: int | None) -> int | None:
+    """When a token expires that was created by one that expires at `until_ms`."""
+    if until_ms is not None and expires_at_ms is not None and expires_at_ms > until_ms:
+        until = datetime.fromtimestamp(until_ms / 1000, UTC).isoformat(" ", "minutes")
+        raise InvalidInput(
+            f"the token would outlive the one of this request, which expires at {until}; choose a shorter lifetime, "
+            "log in at the identity provider, or ask an administrator for a token",
+            field="lifetime_days",
+        )
+    return until_ms if expires_at_ms is None else expires_at_ms
 
 
 async def list_tokens(ports: Ports, caller: Caller, *, principal: str | None = None) -> list[ListedToken]:
@@ -120,6 +143,8 @@ async def revoke(ports: Ports, errand: Errand, id: str) -> None:
             require(ports.access, caller, Privilege.MANAGE, chain, hidden=lambda: absent_id(Kind.TOKEN, id))
         else:
             require(ports.access, caller, Privilege.BROWSE, ())
+            if caller.is_read_only and caller.token != token.id:
+                raise Forbidden(f"{caller.name} may not revoke another token: {_READS_ONLY}")
         return Part(
             expects=(RevisionIs(token.id, token.revision),),
             changes=(Drop(id=token.id, hold_ms=0, changes_access=True),),
@@ -136,10 +161,11 @@ async def stored_tokens(ports: Ports, principal: SecurableId) -> list[Securable]
 async def _owner(ports: Ports, caller: Caller, principal: str | None, privilege: Privilege) -> Securable:
     """The caller itself, or another principal for a caller with the privilege on the metastore."""
     name = principal or caller.id
-    require(ports.access, caller, Privilege.BROWSE if name == caller.id else privilege, ())
+    require(ports.access, caller, Privilege.BROWSE if name_key(name) == name_key(caller.id) else privilege, ())
     found = await find_principal(ports.ledger, name)
     if found is None or found.kind is Kind.GROUP or not principal_of(found).active:
-        raise InvalidInput(f"there is no active user or service principal '{name}'", field="principal")
+        remedy = "; the server has no authentication, so name the owner of the token" if name == caller.id else ""
+        raise InvalidInput(f"there is no active user or service principal '{name}'{remedy}", field="principal")
     return found
 
 
@@ -153,4 +179,4 @@ def scope_of(token: Securable) -> Scope:
 
 def lifetime_ms(days: int | None) -> int | None:
     """The lifetime in days as the catalog keeps it. None: the token does not expire."""
-    return None if days is None else days * _DAY_MS
+    return None if days is None else days * DAY_MS

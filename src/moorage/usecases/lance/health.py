@@ -58,11 +58,11 @@ def retention_days(table: Securable) -> int:
 
 
 async def _old_versions(ports: Ports, table: Securable) -> int:
-    """The number of versions beyond the retention, the newest excepted, counted up to a limit.
+    """The number of versions beyond the retention, counted up to a limit.
 
-    Tagged versions are counted too: they are few, and expiry keeps them.
+    The newest of them does not count: it was current when the retention began, so expiry keeps it. Tagged versions are
+    counted, although expiry keeps them: they are few.
     """
     oldest_ms = ports.now_ms() - retention_days(table) * _DAY_MS
     oldest = await ports.ledger.versions(table.id, MAIN, limit=_MAX_COUNTED)
-    latest = None if table.head is None else table.head.version
-    return sum(each.at_ms < oldest_ms and each.version != latest for each in oldest)
+    return max(sum(each.at_ms < oldest_ms for each in oldest) - 1, 0)

@@ -47,6 +47,7 @@ class ChangesRequest(msgspec.Struct, frozen=True, kw_only=True):
     ending_version: int | None = None
     ending_timestamp: str | None = None
     include_historical_metadata: bool = False
+    include_historical_protocol: bool = False
     max_files: int | None = None
     page_token: str | None = None
 
@@ -115,7 +116,7 @@ async def read_change_feed(ports: Ports, shared: SharedTable, request: ChangesRe
     plan = _Plan(
         is_feed=True,
         historical_metadata=request.include_historical_metadata,
-        historical_protocol=False,
+        historical_protocol=request.include_historical_protocol,
         fingerprint=request.fingerprint(),
         max_files=request.max_files,
         page_token=request.page_token,

@@ -27,8 +27,12 @@ FindKind: TypeAlias = Callable[[Column], ColumnKind | None]
 """The type of a column; None if the table has no such column, or no bounds for it."""
 
 _MAX_BYTES: Final = 1024 * 1024
+_MAX_SQL_BYTES: Final = 64 * 1024
+"""Of all SQL hints of a request together. To parse more would delay other requests."""
 _MAX_DEPTH: Final = 100
 _MAX_INTEGER: Final = 2**63
+_MAX_EXPONENT: Final = 400
+"""Beyond the range of doubles. Arrow needs seconds to compare a decimal with an exponent of a thousand million."""
 
 
 class NotUnderstood(Exception):
@@ -175,7 +179,7 @@ def _is_comparable(value: Value, kind: ColumnKind) -> bool:
         case float():
             return kind in ("float", "double") and isfinite(value)
         case Decimal():
-            return kind in ("decimal", "float", "double") and isfinite(value)
+            return kind in ("decimal", "float", "double") and abs(value.adjusted()) <= _MAX_EXPONENT
         case str():
             return kind == "string"
         case datetime():
@@ -342,8 +346,6 @@ _RESERVED: Final = frozenset({"and", "or", "not", "is", "in", "null", "true", "f
 
 def parse_sql_hint(text: str, kind_of: FindKind) -> Predicate:
     """Parse one of `predicateHints`. Raises NotUnderstood for anything beyond a small subset of SQL."""
-    if len(text) > _MAX_BYTES:
-        raise NotUnderstood
     try:
         return _SqlHint(text, kind_of).parse()
     except (ValueError, InvalidOperation, RecursionError, OverflowError):
@@ -352,8 +354,8 @@ def parse_sql_hint(text: str, kind_of: FindKind) -> Predicate:
 
 def _tokens(text: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    at = 0
-    while text[at:].strip():
+    text, at = text.strip(), 0
+    while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None or token.lastgroup is None:
             raise NotUnderstood
@@ -395,7 +397,8 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_hints(json_hint: str | None, sql_hints: Sequence[str], kind_of: FindKind) -> Hints:
     """Combine the hints of a request. All of them must hold for a row that the client wants."""
-    stated = [partial(parse_sql_hint, text, kind_of) for text in sql_hints]
+    is_short = sum(len(text) + 1 for text in sql_hints) <= _MAX_SQL_BYTES
+    stated = [partial(parse_sql_hint, text, kind_of) for text in sql_hints if is_short]
     if json_hint is not None:
         stated.append(partial(parse_json_hint, json_hint, kind_of))
     understood: list[Predicate] = []
@@ -403,4 +406,4 @@ def read_hints(json_hint: str | None, sql_hints: Sequence[str], kind_of: FindKin
         with suppress(NotUnderstood):
             understood.append(parse())
     predicate = None if not understood else understood[0] if len(understood) == 1 else And(tuple(understood))
-    return Hints(predicate=predicate, is_complete=len(understood) == len(stated))
+    return Hints(predicate=predicate, is_complete=is_short and len(understood) == len(stated))

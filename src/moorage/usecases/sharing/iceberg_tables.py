@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moorage.core.errors import Unsupported, VersionNotFound
 from moorage.core.securables import MAIN, Securable
@@ -18,6 +18,7 @@ from moorage.usecases.iceberg.relations import load_found
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.reading import Reading, full_name, neutral_errors
+from moorage.usecases.sharing.shared_tables import SharedTable
 
 if TYPE_CHECKING:
     from moorage.formats.delta.file_actions import DeletionVector
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
     from moorage.snapshots.snapshots import Changes
 
-_SNAPSHOTS: Final = CacheKind[tuple[str, int], Any](
+_Key: TypeAlias = tuple[str, int, str | None, bool]
+"""Table, version of its metadata, location of the table, and whether its share has a partition filter."""
+_SNAPSHOTS: Final = CacheKind[_Key, Any](
     "shared Iceberg tables",
     limit=64 * 1024 * 1024,
     weigh=lambda snapshot: sum(size for _, size in snapshot.memory_usage()),
 )
-"""By table and version of its metadata."""
 _MAX_VECTOR_BYTES: Final = 16 * 1024 * 1024
 """Responses contain the vectors, so a table with more of them has to be compacted first."""
 _CONCURRENT_READS: Final = 8
@@ -43,12 +45,12 @@ class IcebergReading(Reading):
 
     async def latest(self) -> Snapshot:
         with neutral_errors(self.shared):
-            return await _snapshot(self.ports, self.shared.table, require_head(self.shared.table).version)
+            return await _snapshot(self.ports, self.shared, require_head(self.shared.table).version)
 
     async def at(self, version: int) -> Snapshot:
         self.require_shared(version)
         with neutral_errors(self.shared):
-            return await _snapshot(self.ports, self.shared.table, version)
+            return await _snapshot(self.ports, self.shared, version)
 
     async def _last_until(self, moment: datetime) -> int:
         found = await self._last_where(lambda at_ms: at_ms <= to_ms(moment))
@@ -79,8 +81,8 @@ class IcebergReading(Reading):
 
         if self.shared.partitions and MAPPING_MODE in snapshot.metadata.configuration:
             raise Unsupported(
-                f"columns of table '{full_name(self.shared)}' were renamed, so the partition filter of its share "
-                "cannot be applied; tell its provider"
+                f"files of table '{full_name(self.shared)}' may have other names for its columns, so the partition "
+                "filter of its share cannot be applied; tell its provider"
             )
         return super().partition_filter(snapshot)
 
@@ -90,9 +92,9 @@ class IcebergReading(Reading):
         from moorage.formats.sharing.iceberg_changes import changes_rows, commit_between
         from moorage.snapshots.snapshots import Changes
 
-        before = None if first == 0 else await _at(self.ports, self.shared.table, first - 1)
+        before = None if first == 0 else await _at(self.ports, self.shared, first - 1)
         for version in range(first, last + 1):
-            after = await _at(self.ports, self.shared.table, version)
+            after = await _at(self.ports, self.shared, version)
             state, document = (LogState(), None) if before is None else (before.snapshot.state, before.document)
             data_change = changes_rows(document, after.document)
             commit = await asyncio.to_thread(commit_between, state, after.snapshot.state, data_change=data_change)
@@ -113,23 +115,28 @@ class _Version(NamedTuple):
     snapshot: Snapshot
 
 
-async def _snapshot(ports: Ports, table: Securable, version: int) -> Snapshot:
-    if version == require_head(table).version:
-        found: Snapshot | None = ports.local.cache(_SNAPSHOTS).get((table.id, version))
+async def _snapshot(ports: Ports, shared: SharedTable, version: int) -> Snapshot:
+    if version == require_head(shared.table).version:
+        found: Snapshot | None = ports.local.cache(_SNAPSHOTS).get(_key(shared, version))
         if found is not None:
             return found
-    return (await _at(ports, table, version)).snapshot
+    return (await _at(ports, shared, version)).snapshot
 
 
-async def _at(ports: Ports, table: Securable, version: int) -> _Version:
+async def _at(ports: Ports, shared: SharedTable, version: int) -> _Version:
+    table = shared.table
     is_newest = version == require_head(table).version
     document = await (_newest(ports, table) if is_newest else _older(ports, table, version))
-    cache = ports.local.cache(_SNAPSHOTS)
-    found: Snapshot | None = cache.get((table.id, version))
+    cache, key = ports.local.cache(_SNAPSHOTS), _key(shared, version)
+    found: Snapshot | None = cache.get(key)
     if found is None:
-        found = await _read(ports, table, version, document)
-        cache.put((table.id, version), found)
+        found = await _read(ports, shared, version, document)
+        cache.put(key, found)
     return _Version(document, found)
+
+
+def _key(shared: SharedTable, version: int) -> _Key:
+    return (shared.table.id, version, shared.table.doc.location, bool(shared.partitions))
 
 
 async def _newest(ports: Ports, table: Securable) -> Document:
@@ -150,11 +157,12 @@ async def _older(ports: Ports, table: Securable, version: int) -> Document:
     return found.doc
 
 
-async def _read(ports: Ports, table: Securable, version: int, document: Document) -> Snapshot:
+async def _read(ports: Ports, shared: SharedTable, version: int, document: Document) -> Snapshot:
     from moorage.formats.delta.replay import LogState, part_of, to_table
     from moorage.formats.sharing.from_iceberg import current_snapshot, describe, specs_of, vectors_of
     from moorage.snapshots.snapshot import Snapshot
 
+    table = shared.table
     snapshot = current_snapshot(document)
     source = TableFiles(table.id, table.locations)
     listed = () if snapshot is None else await read_manifest_list(ports, source, snapshot)
@@ -164,20 +172,22 @@ async def _read(ports: Ports, table: Securable, version: int, document: Document
     vectors = await _vectors(ports, source, await asyncio.to_thread(vectors_of, files, specs))
 
     def build() -> Snapshot:
-        shared = describe(document, files, specs, vectors)
         location = table.doc.location or ""
+        location = location if location.endswith("/") else f"{location}/"
+        is_filtered = bool(shared.partitions)
+        described = describe(document, files, specs, vectors, root=location, is_filtered=is_filtered)
         state = LogState(
             version=version,
-            protocol=shared.protocol,
-            metadata=shared.metadata,
-            parts=(part_of(to_table(shared.files)),) if shared.files else (),
+            protocol=described.protocol,
+            metadata=described.metadata,
+            parts=(part_of(to_table(described.files)),) if described.files else (),
         )
         return Snapshot(
             table=table.id,
-            location=location if location.endswith("/") else f"{location}/",
+            location=location,
             timestamp_ms=document["last-updated-ms"],
-            protocol=shared.protocol,
-            metadata=shared.metadata,
+            protocol=described.protocol,
+            metadata=described.metadata,
             state=state,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -42,14 +42,16 @@ _SENT_BYTES: Final = 128 * 1024
 BLOCK: Final = 4096
 """The tails of this many files are encoded and cached together."""
 
-_TAILS: Final = CacheKind[tuple[int, int, ResponseFormat, IdScheme], Any](
+_TailsKey: TypeAlias = tuple[int, int, ResponseFormat, IdScheme]
+"""Slab, block, format and id scheme."""
+_TAILS: Final = CacheKind[_TailsKey, Any](
     "lines of shared files", limit=192 * 1024 * 1024, weigh=lambda tails: int(tails.nbytes)
 )
-"""By slab, block, format and id scheme, as Arrow tables."""
+"""As Arrow tables."""
 
 
 class SliceQueue(QueueKey, frozen=True):
-    """Responses take turns to make lines, so that they take one thread at a time from other requests."""
+    """Responses take turns to encode files and to make lines: at most one thread takes CPU time from other requests."""
 
 
 class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +175,10 @@ def _page_of(ports: Ports, shared: SharedTable, request: QueryRequest, reader: R
 
 
 async def _snapshot(reading: Reading, request: QueryRequest, reader: Reader, page: PageToken | None) -> Snapshot:
+    if request.version is not None:
+        reading.require_history("version")
+    if request.timestamp is not None:
+        reading.require_history("timestamp")
     if page is not None:
         return await reading.at(page.version)
     if request.refresh_token is not None:
@@ -186,10 +192,8 @@ async def _snapshot(reading: Reading, request: QueryRequest, reader: Reader, pag
         )
         return await reading.at(token.version)
     if request.version is not None:
-        reading.require_history("version")
         return await reading.at(request.version)
     if request.timestamp is not None:
-        reading.require_history("timestamp")
         return await reading.at_time(parse_timestamp(request.timestamp, "timestamp"))
     return await reading.latest()
 
@@ -315,19 +319,27 @@ class _Response:
         """The tails of all files, encoded and cached block by block."""
         from moorage.formats.sharing.file_lines import blocks_of
 
-        cache = self._ports.local.cache(_TAILS)
         for part in parts:
             for block in blocks_of(part, BLOCK):
                 key = (part.slab.number, block.start, self._head.chosen, self._scheme)
-                tails: Any = cache.get(key)
+                tails = self._ports.local.cache(_TAILS).get(key)
                 if tails is None and block.selected * 8 < block.files.num_rows:  # most of the block is not needed
-                    files = block.files.filter(block.rows)
-                    yield await asyncio.to_thread(self._to_tails, files)
+                    yield await self._encode(block.files.filter(block.rows))
                     continue
                 if tails is None:
-                    tails = await asyncio.to_thread(self._to_tails, block.files)
-                    cache.put(key, tails)
+                    tails = await self._encode(block.files, key)
                 yield tails if block.rows is None else tails.filter(block.rows)
+
+    async def _encode(self, files: FileTable, key: _TailsKey | None = None) -> FileTable:
+        """The tails of files. Responses that need the same block at the same time encode it once."""
+        cache = self._ports.local.cache(_TAILS)
+        async with self._ports.local.queue(SliceQueue()):
+            tails: Any = None if key is None else cache.get(key)
+            if tails is None:
+                tails = await asyncio.to_thread(self._to_tails, files)
+                if key is not None:
+                    cache.put(key, tails)
+            return tails
 
     async def _limited_tails(self, parts: list[Part], rows: int) -> AsyncIterator[FileTable]:
         """The tails of as many files as contain so many rows."""
@@ -341,7 +353,7 @@ class _Response:
                 files = block.files if block.rows is None else block.files.filter(block.rows)
                 files = files.slice(0, files_for_rows(files, rows))
                 rows -= rows_in(files)
-                yield await asyncio.to_thread(self._to_tails, files)
+                yield await self._encode(files)
 
     def _page(self, parts: list[Part], limit: int | None, page: PageToken | None) -> tuple[FileTable, str | None]:
         """The files of a page in the order of their keys, and the token of the next page."""
@@ -356,7 +368,7 @@ class _Response:
 
     async def _tails_of(self, files: FileTable) -> AsyncIterator[FileTable]:
         for start in range(0, files.num_rows, BLOCK):
-            yield await asyncio.to_thread(self._to_tails, files.slice(start, BLOCK))
+            yield await self._encode(files.slice(start, BLOCK))
 
     def _end(self, next_token: str | None) -> EndStreamAction:
         refresh = None

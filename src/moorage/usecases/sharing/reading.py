@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from moorage.core.errors import (
@@ -126,14 +126,16 @@ class Reading:
     async def version_from(self, moment: datetime) -> int:
         """The first version at or after a moment."""
         latest = await self.latest()
-        if to_ms(moment) > latest.timestamp_ms:
+        # Versions have times in whole milliseconds. The first one after a part of a millisecond is in the next.
+        rest = timedelta(microseconds=-moment.microsecond % 1000)
+        if to_ms(moment) + bool(rest) > latest.timestamp_ms:
             raise InvalidInput(
                 f"the table has no version at or after {moment.isoformat()}; the newest is of "
                 f"{_iso(latest.timestamp_ms)}",
                 field="startingTimestamp",
             )
         with neutral_errors(self.shared):
-            return await self._first_from(moment)
+            return await self._first_from(moment + rest)
 
     async def _last_until(self, moment: datetime) -> int:
         return await self.ports.snapshots.version_at(self.ref, moment)

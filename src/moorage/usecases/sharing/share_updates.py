@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import MAX_CHANGES, Change
 from moorage.core.errors import DraftTooLarge, Unsupported
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind, Securable, Shelf
-from moorage.core.shares import WHOLE_SCHEMA, first_key_of, last_key_of, schema_of
+from moorage.core.shares import WHOLE_SCHEMA, details_of, first_key_of, last_key_of, schema_of
 from moorage.ledger.port import Step
-from moorage.usecases.catalog.addresses import Chain, find_chain, reach
+from moorage.usecases.catalog.addresses import Chain, find_by_id, find_chain, reach
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.granted import is_shareable
 from moorage.usecases.sharing.share_plan import ObjectUpdate, SharePlan
@@ -31,20 +32,24 @@ async def prepare_updates(
             f"a request has at most {MAX_CHANGES - 1} updates, this one has {len(updates)}: split it", field="updates"
         )
     targets = await asyncio.gather(*(_target(ports, caller, each) for each in updates))
-    plan = SharePlan(share, await _existing(ports, share, updates, targets))
+    existing = await _existing(ports, share, updates, targets)
+    targets = [await _meant(ports, existing, *pair) for pair in zip(updates, targets, strict=True)]
+    plan = SharePlan(share, existing)
     for update, target in zip(updates, targets, strict=True):
         plan.apply(update, target, caller.id)
     return tuple(plan.changes)
 
 
 async def _target(ports: Ports, caller: Caller, update: ObjectUpdate) -> Chain:
-    """The table or schema of an update. To add it, the caller must be able to read it."""
+    """The table or schema of an update. To add it, the caller must be able to read it: all tables of a schema."""
     address = update.address
     if update.action != "ADD":  # it may have been dropped, and its id is only compared with those in the share
         chain = (await find_chain(ports.ledger, address)).chain
         return chain if len(chain) == len(address.path) and chain[-1].kind is address.kind else ()
     chain = await reach(ports, caller, address, Privilege.READ, kinds=(Kind.VIEW,) if update.type == "TABLE" else ())
     target = chain[-1]
+    if target.kind is Kind.NAMESPACE:
+        require(ports.access, caller, Privilege.READ_TABLES, chain)
     if target.kind is Kind.VIEW:
         raise Unsupported(
             f"'{update.name}' is a view, which cannot be shared, because this server does not compute rows. Share its "
@@ -56,6 +61,18 @@ async def _target(ports: Ports, caller: Caller, update: ObjectUpdate) -> Chain:
             f"table '{update.name}' has the format {found}, which cannot be shared; share a Delta or an Iceberg table"
         )
     return chain
+
+
+async def _meant(ports: Ports, existing: Sequence[Securable], update: ObjectUpdate, target: Chain) -> Chain:
+    """The target, or nothing if the share has a dropped object of this name instead of the present one."""
+    if update.action == "ADD" or not target:
+        return target
+    details = [details_of(each) for each in existing]
+    if any(each.target == target[-1].id for each in details):
+        return target
+    former = [each for each in details if each.type == update.type and name_key(each.name) == name_key(update.name)]
+    is_dropped = [not await find_by_id(ports.ledger, each.target) for each in former]
+    return () if any(is_dropped) else target
 
 
 async def _existing(

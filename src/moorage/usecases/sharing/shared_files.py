@@ -19,7 +19,7 @@ from moorage.usecases.sharing.recipients import require_recordable
 from moorage.usecases.sharing.shared_tables import SharedTable
 
 _CHUNK: Final = 1024 * 1024
-_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE: Final = re.compile(r"bytes=(\d{0,1000})-(\d{0,1000})")  # Python parses no longer numbers
 _ENDED: Final = "the URL is no longer valid, because the share has changed; query the table again for new URLs"
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage import fresh
-from moorage.access.port import require
+from moorage.access.port import require, require_in_area
 from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, Drop, Live, NameFree
 from moorage.core.errors import InvalidInput, NameTaken, NotEmpty, PlaceTaken
@@ -103,9 +103,26 @@ async def _require_own_folder(ports: Ports, caller: Caller, url: str) -> None:
     async for each in children(ports, ports.ledger.root, Shelf.EXTERNAL_LOCATION):
         if location_of(each).url == url:
             raise PlaceTaken(f"external location '{each.name}' already has the folder '{url}'", field="url")
-    if await ports.ledger.location_holder(url) is not None or ports.roots.contain(url) or ports.roots.are_inside(url):
+    area = await ports.stores.area_of(url)
+    if area:
+        # Tables to come may have their root in the folder: the new credential would decide in which store they are.
+        require_in_area(ports.access, caller, Privilege.MANAGE, area)
+    if (
+        await ports.ledger.location_holder(url) is not None
+        or ports.roots.contain(url)
+        or ports.roots.are_inside(url)
+        or await _meets_settings(ports, url)
+    ):
         # The credential would open the files of existing objects, and the server would write them with it.
         require(ports.access, caller, Privilege.MANAGE, ())
+
+
+async def _meets_settings(ports: Ports, url: str) -> bool:
+    """Whether the folder is inside or around one that the store of the settings opens."""
+    for each in await ports.stores.locations():
+        if (each.startswith(url) or url.startswith(each)) and not await ports.stores.area_of(each):
+            return True
+    return False
 
 
 async def _require_unused(ports: Ports, location: Securable) -> None:

@@ -16,8 +16,7 @@ import msgspec
 
 from moorage.core.autopilot import Due, has_room, next_job
 from moorage.core.callers import SYSTEM, Caller
-from moorage.core.entries import JobState
-from moorage.core.health import Policy, applied_policy
+from moorage.core.health import Policy, applied_policy, due_work
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Kind, Shelf
 from moorage.usecases.catalog.addresses import Chain, find_by_id
@@ -34,7 +33,8 @@ log = logging.getLogger(__name__)
 _MAX_TABLES: Final = 100
 _MAX_SECONDS: Final = 2.0
 """A run ends after so many tables or so much time; the next run continues there."""
-_PAGE: Final = 100
+_MAX_DUE: Final = 500
+"""Jobs in the queue, counted up to this number. With more workers than a fifth of it, the limit is a little lower."""
 _LAST_JOBS: Final = 20
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _MANY_VERSIONS: Final = 10
@@ -134,7 +134,8 @@ def _policy(chain: Chain) -> Policy:
 
 
 async def _enqueue(ports: Ports, table: SecurableId, found: TableHealth) -> int:
-    if await _due(ports, table, found) is None or not await _has_room(ports):
+    wanted = await _due(ports, table, found)
+    if wanted is None or not has_room(wanted.kind, await ports.ledger.due_jobs(limit=_MAX_DUE)):
         return 0
     enqueued = 0
 
@@ -155,15 +156,11 @@ async def _enqueue(ports: Ports, table: SecurableId, found: TableHealth) -> int:
 
 
 async def _due(ports: Ports, table: SecurableId, found: TableHealth) -> Due | None:
+    if not due_work(found.findings):
+        return None
     jobs = await ports.ledger.jobs(subject=table, limit=_LAST_JOBS, descending=True)
     kinds = ports.formats.by_name[found.format].job_kinds if found.format in ports.formats.by_name else ()
     return next_job(found.findings, found.score, jobs, kinds, now_ms=ports.now_ms())
-
-
-async def _has_room(ports: Ports) -> bool:
-    queued = await ports.ledger.jobs(state=JobState.QUEUED, limit=_PAGE)
-    running = await ports.ledger.jobs(state=JobState.RUNNING, limit=_PAGE)
-    return has_room(queued, running, now_ms=ports.now_ms())
 
 
 # --- the walk -----------------------------------------------------------------------------------

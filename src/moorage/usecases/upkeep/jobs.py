@@ -19,7 +19,7 @@ from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobSt
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, TableNotFound
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
 from moorage.core.job_tokens import JobToken, job_token_key, new_job_token
-from moorage.core.jobs import COMPACT, JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.jobs import COMPACT, JOB_KINDS, LEASE_MS, VACUUM, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.core.quiet import PATIENCE_MS
 from moorage.core.securables import Kind
@@ -166,7 +166,7 @@ async def _with_token(ports: Ports, caller: Caller, lease: Lease) -> Lease:
     chain = await find_by_id(ports.ledger, job.subject) if job.subject is not None else ()
     if not ports.access.authenticates or not chain or chain[-1].kind is not Kind.TABLE:
         return lease
-    token = JobToken(job.id, lease.fence, caller.id)
+    token = JobToken(job.id, lease.fence, caller.id, caller.token)
     return replace(lease, token=new_job_token(job_token_key(ports.page_secret), token))
 
 
@@ -278,6 +278,8 @@ async def retry(ports: Ports, errand: Errand, id: str) -> Job:
             dedupe=job.dedupe or f"{job.kind}/{job.id}",
             args=job.args,
             attempts=job.attempts,
+            # Until then, clients may use the files. A user who cancels and retries the job does not shorten that.
+            delay_ms=max(0, job.not_before_ms - ports.now_ms()) if job.kind == VACUUM else 0,
         )
         part = await prepare_job(ports, again)
         if job.subject is None:

@@ -8,21 +8,21 @@ from moorage.core.jobs import Job
 from moorage.core.quiet import wait_for_quiet
 from moorage.core.rewrites import Waiting
 from moorage.core.securables import MAIN, Securable
-from moorage.usecases.catalog.credentials import WRITE_ACCESS
+from moorage.usecases.catalog.write_access import last_write_access
 from moorage.usecases.ports import Ports
 
-REASON: Final = "reason"
-"""The argument that the autopilot gives its jobs. A job that a user requested has none, and does not wait."""
+_BESIDE_WRITERS: Final = "beside_writers"
+"""The option of a job that does not wait."""
 _LOOK_BACK: Final = 1000
 """Versions. A table without a change among so many is calm."""
 
 
 async def must_wait(ports: Ports, table: Securable, job: Job) -> Waiting | None:
-    """Until when a job of the autopilot waits, and for whom; None if it may begin."""
-    if REASON not in job.args:
+    """Until when a job waits, and for whom; None if it may begin."""
+    if job.args.get(_BESIDE_WRITERS):
         return None
     versions = await ports.ledger.versions(table.id, MAIN, limit=_LOOK_BACK, descending=True)
-    wait = wait_for_quiet(versions, ports.local.cache(WRITE_ACCESS).get(table.id), ports.now_ms())
+    wait = wait_for_quiet(versions, await last_write_access(ports, table.id), ports.now_ms())
     if wait is None:
         return None
     who = "a client that asked for write access"

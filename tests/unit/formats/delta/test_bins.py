@@ -91,4 +91,12 @@ def test_two_spellings_of_one_value_do_not_share_a_shadow() -> None:
 def test_files_are_found_by_their_decoded_paths() -> None:
     table = to_table([file("a.parquet", 1), file("p=%C3%BC/b.parquet", 1)])
     found = find_files(table, {"file:/t/a.parquet", "file:/t/p=ü/b.parquet"}, "file:/t/")
-    assert [each.path for each in found] == ["a.parquet", "p=%C3%BC/b.parquet"]
+    assert found["path"].to_pylist() == ["a.parquet", "p=%C3%BC/b.parquet"]
+
+
+def test_a_path_is_not_taken_for_another_one_in_the_spelling_of_the_log() -> None:
+    table = to_table([file("a%25.parquet", 1), file("a%2525.parquet", 2)])
+    for wanted, size in (("a%.parquet", 1), ("a%25.parquet", 2)):
+        assert find_files(table, {f"file:/t/{wanted}"}, "file:/t/")["size"].to_pylist() == [size]
+    both = find_files(table, {"file:/t/a%.parquet", "file:/t/a%25.parquet"}, "file:/t/")
+    assert both["size"].to_pylist() == [1, 2]

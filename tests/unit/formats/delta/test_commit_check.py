@@ -22,7 +22,7 @@ from tests.unit.formats.delta import commits as make
 
 NOW = make.T0 + 1_000_000
 NAME = "00000000000000000004.b5083473-fb27-4411-89b5-5d788a51fadc.json"
-CONTEXT = CommitContext(head_timestamp_ms=make.T0 - 1, now_ms=NOW, inside=path_check_for(make.LOCATION))
+CONTEXT = CommitContext(head_timestamp_ms=make.T0 - 1, now_ms=NOW, location=make.LOCATION)
 
 
 def proposal(data: bytes = b"x", **changes: Any) -> Proposal:

@@ -252,6 +252,19 @@ def test_a_snapshot_based_on_an_older_version_is_a_conflict() -> None:
             apply(with_snapshots(2, version), {"action": "add-snapshot", "snapshot": {**stale, **rows}})
 
 
+def test_a_batch_of_an_ingest_is_accepted_once_and_in_order() -> None:
+    def batch(number: int, app_id: str = "ingest-1") -> Document:
+        return {"operation": "append", "moorage.app-id": app_id, "moorage.batch": str(number)}
+
+    base = apply(with_snapshots(1), add(2, parent=1, summary=batch(10)), set_ref(2))
+    for repeated in (10, 9):
+        refused(base, add(3, parent=2, summary=batch(repeated)), field="updates[0].snapshot.summary")
+    without_number: tuple[Document, ...] = ({}, {"moorage.batch": "ten"}, {"moorage.batch": "9" * 5000})
+    others = [{"operation": "append", "moorage.app-id": "ingest-1", **given} for given in without_number]
+    for accepted in (batch(11), batch(10, "ingest-2"), *others):
+        assert len(apply(base, add(3, parent=2, summary=accepted))["snapshots"]) == 3
+
+
 def test_version_3_counts_rows() -> None:
     base = with_snapshots(2, 3)
     assert base["next-row-id"] == 20

@@ -60,7 +60,7 @@ def file(
 
 
 def told(document: dict[str, Any], *files: Any) -> SharedIceberg:
-    return describe(document, files, specs_of(document))
+    return describe(document, files, specs_of(document), root="s3://b/t/")
 
 
 def test_a_file_has_partition_values_and_bounds() -> None:
@@ -110,9 +110,32 @@ def test_a_column_is_a_partition_column_only_if_all_files_are_partitioned_by_it(
     assert told(document, file()).metadata.partition_columns == ("day",)
 
 
+def test_a_column_with_an_empty_text_is_no_partition_column_because_readers_of_delta_read_null() -> None:
+    document = table(specs=[[{"source-id": 3, "field-id": 1000, "name": "name", "transform": "identity"}]])
+    files = [file(partition=(value,)) for value in ("a", "", None)]
+    assert told(document, files[0], files[2]).metadata.partition_columns == ("name",)
+    found = told(document, *files)
+    assert found.metadata.partition_columns == ()
+    assert {str(add.partition_values) for add in found.files} == {"{}"}
+    filtered = describe(document, files, specs_of(document), root="s3://b/t/", is_filtered=True)
+    assert filtered.metadata.partition_columns == ("name",)
+
+
 RENAMED = [{**FIELDS[0], "name": "key"}, *FIELDS[1:]]
 READDED = [{**FIELDS[0], "id": 9}, *FIELDS[1:]]
 WIDENED = [{**FIELDS[0], "type": "int"}, *FIELDS[1:]]
+
+
+IN_LIST = {"type": "list", "element-id": 8, "element-required": False}
+
+
+def in_list(kind: str) -> list[dict[str, Any]]:
+    return [{"id": 5, "name": "l", "type": {**IN_LIST, "element": kind}, "required": False}]
+
+
+def in_map(kind: str) -> list[dict[str, Any]]:
+    ids = {"key-id": 8, "value-id": 9, "value-required": False}
+    return [{"id": 5, "name": "l", "type": {"type": "map", "key": "string", "value": kind, **ids}, "required": False}]
 
 
 def without_ids(*schemas: Any) -> Any:
@@ -133,14 +156,54 @@ def test_columns_that_older_files_name_otherwise_are_found_by_id(before: Any) ->
     assert set(json.loads(add.stats or "")["minValues"]) <= {f"iceberg-field-{each['id']}" for each in FIELDS}
 
 
+def test_a_file_of_the_table_may_have_another_spelling_of_its_location() -> None:
+    (add,) = told(table(), file("s3a://b/t/a b.parquet")).files
+    assert add.path == "s3://b/t/a%20b.parquet"
+
+
+def named(name: str) -> list[dict[str, Any]]:
+    return [{**FIELDS[0], "name": name}, *FIELDS[1:]]
+
+
+STRUCT = {"type": "struct", "fields": named("a-b")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode"),
+    [
+        (named("order id"), "id"),
+        (named("a.b"), "id"),
+        (named("2nd"), "id"),
+        (named("a\u0308"), "id"),  # a combining character
+        (named("\U00010400"), "id"),  # a letter of two characters in Java
+        ([*FIELDS, {"id": 7, "name": "s", "type": STRUCT, "required": False}], "id"),
+        ([*FIELDS, {"id": 7, "name": "s", "type": {**IN_LIST, "element": STRUCT}, "required": False}], "id"),
+        (named("_Größe2"), None),
+        (named("数量"), None),
+    ],
+)
+def test_columns_whose_names_writers_replace_in_files_are_found_by_id(fields: Any, mode: str | None) -> None:
+    assert told(table(fields), file()).metadata.configuration.get("delta.columnMapping.mode") == mode
+
+
+def test_columns_are_found_by_id_if_a_schema_was_removed_that_may_have_named_them_otherwise() -> None:
+    document = table(RENAMED, FIELDS)
+    del document["schemas"][0]
+    assert told(document, file()).metadata.configuration == {"delta.columnMapping.mode": "id"}
+
+
 @pytest.mark.parametrize(
     ("document", "files", "words"),
     [
+        (without_ids(named("a-b")), [], "column 'a-b' may have another name in files, and the table may have files"),
         (without_ids(RENAMED, FIELDS), [], "'key' was renamed to 'id', and the table may have files without"),
         (without_ids(READDED, FIELDS), [], "'id' was dropped and added again, and the table may have files without"),
         (table(WIDENED, FIELDS), [], "the type of 'id' was changed from int to long"),
+        (table(in_list("int"), in_list("long")), [], "the type of 'l.element' was changed from int to long"),
+        (table(in_map("float"), in_map("double")), [], "the type of 'l.value' was changed from float to double"),
         (table([*FIELDS, {"id": 4, "name": "u", "type": "uuid", "required": False}]), [], "'u' has the type uuid"),
         (table(), [file(format="orc")], "orc"),
+        (table(), [file("s3://b/tt/a.parquet")], "files outside of its location"),
         (table(), [file(key_metadata=b"k")], "encrypted"),
     ],
 )
@@ -169,9 +232,8 @@ def test_a_deletion_vector_is_in_the_line_of_its_file() -> None:
     specs = specs_of(document)
     named = vectors_of([file(), vector(), vector(referenced="s3://b/t/gone.parquet")], specs)
     assert list(named) == ["s3://b/t/a b.parquet"]
-    found = describe(
-        document, [file(), vector()], specs, {path: to_vector(each, frame(BITMAP)) for path, each in named.items()}
-    )
+    vectors = {path: to_vector(each, frame(BITMAP)) for path, each in named.items()}
+    found = describe(document, [file(), vector()], specs, vectors, root="s3://b/t/")
     (add,) = found.files
     assert add.deletion_vector is not None
     told = add.deletion_vector
