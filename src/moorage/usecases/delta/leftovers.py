@@ -45,9 +45,7 @@ async def remove_leftovers(ports: Ports, table: Securable, held: JobHeld) -> int
     for folder, owner in found.items():
         if owner != job and await _is_open(ports, owner):
             continue
-        committed = await _is_committed(ports, table, folder, _created_ms(await ports.ledger.job(owner)))
-        await ports.storage.delete_all(f"{location}{folder}{LOG if committed else ''}")
-        removed += not committed
+        removed += await _remove(ports, table, folder, _created_ms(await ports.ledger.job(owner)))
     removed += await _remove_abandoned_changes(ports, table)
     ports.local.cache(_SWEPT).put(key, value=True)
     return removed
@@ -63,9 +61,7 @@ async def _remove_abandoned_changes(ports: Ports, table: Securable) -> int:
         if (match := _CHANGE.match(each.path)) and each.modified_ms < ports.now_ms() - ABANDONED_MS
     }
     for folder, made_ms in found.items():
-        committed = await _is_committed(ports, table, folder, made_ms - ABANDONED_MS)
-        await ports.storage.delete_all(f"{location}{folder}{LOG if committed else ''}")
-        removed += not committed
+        removed += await _remove(ports, table, folder, made_ms - ABANDONED_MS)
     return removed
 
 
@@ -78,13 +74,21 @@ async def _is_open(ports: Ports, id: JobId) -> bool:
     return job is not None and job.state not in ENDED
 
 
-async def _is_committed(ports: Ports, table: Securable, folder: str, oldest_ms: int) -> bool:
-    """Whether a version came from the folder. Versions older than it need no look."""
+async def _remove(ports: Ports, table: Securable, folder: str, oldest_ms: int) -> bool:
+    """Remove a folder, or only the log in it if it was committed. Returns whether all of it was removed."""
+    committed = await committed_version(ports, table, folder, oldest_ms=oldest_ms) is not None
+    await ports.storage.delete_all(f"{table.doc.location or ''}{folder}{LOG if committed else ''}")
+    return not committed
+
+
+async def committed_version(
+    ports: Ports, table: Securable, folder: str, *, first: int = 0, oldest_ms: int = 0
+) -> int | None:
+    """The version that came from the folder. Versions before `first`, or older than it, need no look."""
     last = None
-    while page := await ports.ledger.versions(table.id, MAIN, last=last, limit=_PAGE, descending=True):
-        if any(each.details.get(FOLDER) == folder for each in page):
-            return True
-        if page[-1].at_ms < oldest_ms or page[-1].version == 0:
-            return False
+    while page := await ports.ledger.versions(table.id, MAIN, first=first, last=last, limit=_PAGE, descending=True):
+        found = next((each.version for each in page if each.details.get(FOLDER) == folder), None)
+        if found is not None or page[-1].at_ms < oldest_ms or page[-1].version <= first:
+            return found
         last = page[-1].version - 1
-    return False
+    return None

@@ -42,8 +42,10 @@ from moorage.usecases.delta.shadows import (
     commit_part,
     dropped,
     files_named,
+    give_up,
     log_of,
     read_log,
+    require_base,
     require_written,
     result_of,
     settle_offer,
@@ -124,13 +126,13 @@ async def offer(ports: Ports, errand: Errand, table: Securable, folder: str, bas
     """Commit the rewrite in a shadow's folder to the table, on top of whatever was committed meanwhile."""
     if errand.job is None or not folder.startswith(job_folder(errand.job.job)) or not _FOLDER.fullmatch(folder):
         raise InvalidInput(f"folder {folder!r} is not the folder of a shadow of this job", field="folder")
+    require_base(table, base_version)
     if (first := await find_replay(ports, errand)) is not None:
         return result_of(first)
     location = table.doc.location or ""
     commit = await _read_commit(ports, location, folder)
     if isinstance(commit, OfferResult):
-        await ports.storage.delete_all(location + folder)
-        return commit
+        return await give_up(ports, table, folder, base_version, commit)
     await require_written(ports, location, folder, commit.facts.new_files)
     left_out: tuple[str, ...] = ()
 
@@ -139,7 +141,7 @@ async def offer(ports: Ports, errand: Errand, table: Securable, folder: str, bas
         part, left_out = await _prepare(ports, caller, table, commit, folder, base_version)
         return part
 
-    result = await settle_offer(ports, errand, table, folder, prepare)
+    result = await settle_offer(ports, errand, table, folder, base_version, prepare)
     if result.rewritten is not None and left_out:
         await ports.storage.delete_many(location, [folder + unquote(path) for path in left_out])
     return result

@@ -33,8 +33,10 @@ from moorage.usecases.delta.shadows import (
     commit_part,
     dropped,
     files_named,
+    give_up,
     log_of,
     read_log,
+    require_base,
     require_written,
     result_of,
     settle_offer,
@@ -100,17 +102,19 @@ async def offer_change(ports: Ports, errand: Errand, address: Address, offer: Ch
     if not _FOLDER.fullmatch(offer.folder):
         raise InvalidInput(f"folder {offer.folder!r} is not the folder of a shadow", field="folder")
     table = await _reach(ports, errand.caller, address)
+    require_base(table, offer.base_version)
     if (first := await find_replay(ports, errand)) is not None:
         return result_of(first)
     location = table.doc.location or ""
     change = await _read_change(ports, location, offer)
     if isinstance(change, OfferResult):
-        await ports.storage.delete_all(location + offer.folder)
-        return change
+        return await give_up(ports, table, offer.folder, offer.base_version, change)
     await require_written(ports, location, offer.folder, change.facts.new_files)
-    return await settle_offer(
-        ports, errand, table, offer.folder, lambda caller: _prepare(ports, caller, table, change, offer)
-    )
+
+    async def prepare(caller: Caller) -> Part:
+        return await _prepare(ports, caller, table, change, offer)
+
+    return await settle_offer(ports, errand, table, offer.folder, offer.base_version, prepare)
 
 
 async def _reach(ports: Ports, caller: Caller, address: Address) -> Securable:
@@ -137,8 +141,6 @@ async def _prepare(ports: Ports, caller: Caller, table: Securable, change: Offer
     """Translate the shadow's commit against the head as it is now."""
     table = await find_managed(ports, caller, table.id, None, Privilege.MODIFY)
     state, head = state_of(ports, table), require_head(table)
-    if offer.base_version > head.version:
-        raise InvalidInput(f"base_version {offer.base_version} is above the head {head.version}", field="base_version")
     snapshot = await ports.snapshots.at(await table_ref(ports, table), head.version)
     stated = (*change.facts.transactions, *([] if offer.transaction is None else [offer.transaction]))
     for txn in stated:

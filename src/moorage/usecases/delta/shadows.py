@@ -23,7 +23,7 @@ from moorage.formats.delta.shadow import TableSide, hadoop_location
 from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
 from moorage.usecases.delta.compute import compute
 from moorage.usecases.delta.files import table_ref
-from moorage.usecases.delta.leftovers import FOLDER
+from moorage.usecases.delta.leftovers import FOLDER, committed_version
 from moorage.usecases.delta.lookup import LOG, MAX_COMMIT_BYTES, STAGED_FOLDER, require_head, state_of
 from moorage.usecases.local_state import TableIdQueue
 from moorage.usecases.parts import NewFile, Part
@@ -68,6 +68,13 @@ class OfferedCommit(NamedTuple):
     facts: Offered
 
 
+def require_base(table: Securable, base_version: int) -> None:
+    """Require the version of a shadow to be one of the table's."""
+    head = require_head(table).version
+    if base_version > head:
+        raise InvalidInput(f"base_version {base_version} is above the head {head}", field="base_version")
+
+
 async def read_log(ports: Ports, location: str, folder: str) -> bytes | OfferResult:
     """The one commit that Spark made in the shadow, or why there is nothing to commit."""
     listed = await ports.storage.list(location, f"{folder}{LOG}")
@@ -106,17 +113,38 @@ async def require_written(ports: Ports, location: str, folder: str, stated: Iter
 
 
 async def settle_offer(
-    ports: Ports, errand: Errand, table: Securable, folder: str, prepare: Callable[[Caller], Awaitable[Part]]
+    ports: Ports,
+    errand: Errand,
+    table: Securable,
+    folder: str,
+    base_version: int,
+    prepare: Callable[[Caller], Awaitable[Part]],
 ) -> OfferResult:
     """Commit what `prepare` makes of a shadow, and delete what is not needed after it."""
-    location = table.doc.location or ""
     # Not in the queue yet: a snapshot that is already loaded makes the wait of other writers short.
     await ports.snapshots.at(await table_ref(ports, table))
     async with ports.local.race(TableIdQueue(table.id)):
         result = result_of(await settle(ports, errand, prepare))
-    kept = LOG if result.outcome is OfferOutcome.COMMITTED else ""
-    await ports.storage.delete_all(f"{location}{folder}{kept}")
+        if result.outcome is not OfferOutcome.COMMITTED:
+            return await _delete_unless_committed(ports, table, folder, base_version, result)
+    await ports.storage.delete_all(f"{table.doc.location or ''}{folder}{LOG}")
     return result
+
+
+async def give_up(ports: Ports, table: Securable, folder: str, base_version: int, result: OfferResult) -> OfferResult:
+    """Delete a shadow without a commit, and return the result, unless an earlier request has committed the shadow."""
+    async with ports.local.race(TableIdQueue(table.id)):
+        return await _delete_unless_committed(ports, table, folder, base_version, result)
+
+
+async def _delete_unless_committed(
+    ports: Ports, table: Securable, folder: str, base_version: int, result: OfferResult
+) -> OfferResult:
+    # The response of an earlier request may be lost, and its idempotency key with it. A shadow that it has committed
+    # looks like one that no longer applies, but its files belong to the table.
+    version = await committed_version(ports, table, folder, first=base_version + 1)
+    await ports.storage.delete_all(f"{table.doc.location or ''}{folder}{'' if version is None else LOG}")
+    return result if version is None else OfferResult(outcome=OfferOutcome.COMMITTED, version=version)
 
 
 def target_of(ports: Ports, table: Securable, snapshot: Snapshot, folder: str) -> Target:
