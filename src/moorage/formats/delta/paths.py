@@ -49,6 +49,19 @@ def path_check_for(location: str) -> Inside:
     return inside
 
 
+def relative_paths(location: str) -> Callable[[str], str]:
+    """The decoded path below the location, of each path that is inside the table, in whatever form the log has it."""
+    root = _canonical(normalize_location(location))
+
+    def relative(path: str) -> str:
+        decoded = unquote(path)
+        if decoded.startswith("/") or _SCHEME.match(decoded):
+            return _canonical(decoded).removeprefix(root).removeprefix(unquote(root))
+        return decoded
+
+    return relative
+
+
 def _canonical(absolute: str) -> str:
     """A canonical form: `file:/x`, `file:///x` and `/x` are one path, as are `s3a://b/x` and `s3://b/x`."""
     scheme, _, rest = absolute.partition(":") if not absolute.startswith("/") else ("file", ":", absolute)

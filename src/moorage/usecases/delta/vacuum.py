@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -26,7 +25,7 @@ from moorage.core.securables import MAIN, Securable
 from moorage.faults import reach
 from moorage.formats.delta.deletion_vectors import vector_path
 from moorage.formats.delta.file_actions import AddFile, DeletionVector
-from moorage.formats.delta.shadow import absolute, hadoop_location
+from moorage.formats.delta.paths import relative_paths
 from moorage.ledger.port import Version
 from moorage.storage.port import Listed
 from moorage.usecases.catalog.addresses import Chain, find_by_id
@@ -164,12 +163,12 @@ async def _deletable(ports: Ports, table: Securable, floor: int) -> list[Listed]
     ref = await table_ref(ports, table)
     oldest = await ports.snapshots.at(ref, floor)
     needed = await asyncio.to_thread(_needed_at, oldest)
-    head, root = require_head(table).version, hadoop_location(table.doc.location or "")
+    head, relative = require_head(table).version, relative_paths(table.doc.location or "")
     if head > floor:
         async for each in ports.snapshots.changes(ref, floor + 1, head):
             for file in each.commit.adds:
-                needed.update(_paths(file, root))
-            needed.update(unquote(file.path) for file in each.commit.cdc)
+                needed.update(map(relative, _paths(file)))
+            needed.update(relative(file.path) for file in each.commit.cdc)
     # The time of a commit may be up to a day ahead, and files that are being written must not count as older than it.
     young_ms = min(oldest.timestamp_ms, ports.now_ms() - kept_ms(table, state_of(ports, table).configuration))
     listed = await ports.storage.list(table.doc.location or "", "")
@@ -184,14 +183,13 @@ def _unneeded(listed: Sequence[Listed], needed: set[str], young_ms: int) -> list
 def _needed_at(snapshot: Snapshot) -> set[str]:
     from moorage.formats.delta.replay import to_files
 
-    root = hadoop_location(snapshot.location)
-    return {path for file in to_files(snapshot.select()) for path in _paths(file, root)}
+    relative = relative_paths(snapshot.location)
+    return {relative(path) for file in to_files(snapshot.select()) for path in _paths(file)}
 
 
-def _paths(file: AddFile, root: str) -> list[str]:
-    """The paths of a file and of its deletion vector, relative to the table, as the store names them."""
-    names = [file.path, *([] if file.deletion_vector is None else _vector_file(file.deletion_vector))]
-    return [unquote(absolute(name, root)).removeprefix(unquote(root)) for name in names]
+def _paths(file: AddFile) -> list[str]:
+    """The paths of a file and of its deletion vector."""
+    return [file.path, *([] if file.deletion_vector is None else _vector_file(file.deletion_vector))]
 
 
 def _vector_file(vector: DeletionVector) -> list[str]:

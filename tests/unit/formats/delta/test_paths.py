@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.formats.delta.paths import path_check_for
+from moorage.formats.delta.paths import path_check_for, relative_paths
 
 INSIDE = {
     "s3": ("s3://lake/t", ["s3://lake/t/a.parquet", "s3a://lake/t/a.parquet", "s3n://lake/t/x/a.parquet"]),
@@ -62,3 +62,20 @@ def test_a_path_below_the_table_is_inside_however_it_is_spelled(location: str, p
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_a_path_that_leaves_the_table_is_outside(path: str) -> None:
     assert not path_check_for("s3://lake/t")(path)
+
+
+@pytest.mark.parametrize(
+    ("location", "path", "found"),
+    [
+        ("s3://lake/t", "s3n://lake/t/x/a.parquet", "x/a.parquet"),
+        ("s3://lake/t", "S3://lake/t/a", "a"),
+        ("abfss://c@acc.dfs.core.windows.net/t", "abfs://c@acc.dfs.core.windows.net/t/a", "a"),
+        ("wasbs://c@acc.blob.core.windows.net/t", "wasb://c@acc.blob.core.windows.net/t/a", "a"),
+        ("file:///data/my%20t", "file:/data/my%20t/a", "a"),
+        ("/data/t/", "FILE:/data/t/a", "a"),
+        ("s3://lake/t", "ts=10%253A00/a%20b", "ts=10%3A00/a b"),
+        ("s3://lake/t", "s3://other/t/a", "s3://other/t/a"),
+    ],
+)
+def test_every_form_of_a_path_is_the_same_relative_path(location: str, path: str, found: str) -> None:
+    assert relative_paths(location)(path) == found
