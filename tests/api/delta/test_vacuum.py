@@ -6,14 +6,17 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import force_setattr
 
+from moorage.snapshots.snapshots import Snapshots
 from moorage.testing import delta_writer as write
-from tests.api.delta.delta_client import DeltaClient, ok
-from tests.api.delta.test_expiry import DAY_MS, NOW, expire, work
-from tests.api.house import House
+from tests.api.delta.delta_client import DeltaClient, Staged, ok
+from tests.api.delta.test_expiry import DAY_MS, NOW, expire, lease, work
+from tests.api.house import V1, House
 
 STATS = json.dumps({"numRecords": 1})
 
@@ -31,6 +34,11 @@ def write_old_files(folder: Path, names: Iterable[str]) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"PAR1")
         os.utime(folder / name, (1, 1))
+
+
+async def vacuum(house: House, client: DeltaClient, table: Staged) -> Any:
+    await expire(house, client, table)
+    return await work(house, client, table, "vacuum", "deletion", enqueue=False)
 
 
 async def test_files_are_kept_in_whatever_form_the_log_names_them(house: House, spec: DeltaClient) -> None:
@@ -53,3 +61,20 @@ async def test_files_are_kept_in_whatever_form_the_log_names_them(house: House, 
     left = {str(path.relative_to(table.folder)) for path in table.folder.rglob("*") if path.is_file()}
     assert left.issuperset(needed)
     assert (found["files"], "unneeded.parquet" in left) == (1, False)
+
+
+async def test_nothing_is_deleted_by_a_checkpoint_that_differs_from_the_log(house: House, spec: DeltaClient) -> None:
+    table = await spec.make(properties=NOW)
+    names = [f"{number}.parquet" for number in range(3)]
+    write_old_files(table.folder, [*names, "unneeded.parquet"])
+    for version, name in enumerate(names, 1):
+        ok(await spec.commit(table, table.stage(version, write.add(name, size=4, stats=STATS))))
+    await work(house, spec, table, "checkpoint", "checkpoint")
+    (sidecar,) = (table.folder / "_delta_log" / "_sidecars").iterdir()
+    pq.write_table(pq.read_table(sidecar).slice(1), sidecar)  # a client wrote it without one of the files
+    force_setattr(house.ports, "snapshots", Snapshots(house.ports.storage))  # the server was started again
+    await expire(house, spec, table)
+    _, header = await lease(house, "vacuum", enqueue=False)
+    refused = await spec.http.post(f"{V1}/tables/{table.id}/deletion", headers=header)
+    assert "differs from the log in its files" in refused.text
+    assert {path.name for path in table.folder.glob("*.parquet")} == {*names, "unneeded.parquet"}

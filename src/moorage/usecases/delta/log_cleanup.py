@@ -41,8 +41,21 @@ _WORTHWHILE: Final = 10
 """A checkpoint is written for the clean-up only if it replaces this many commits."""
 
 
-async def clean_up_log(ports: Ports, table: Securable, floor: int) -> int:
-    """Delete the files of the log that only versions before the floor need. Returns their number."""
+async def require_equal_checkpoint(ports: Ports, table: Securable, floor: int) -> int | None:
+    """Refuse to delete data files by a checkpoint that lacks some. Returns its version; None if there is none."""
+    ref = await table_ref(ports, table)
+    found = read_listing(await ports.storage.list(table.doc.location or "", LOG), latest=ref.latest)
+    newest = max((version for version in found.checkpoints if version <= floor), default=None)
+    if newest is not None:
+        await _require_equal(ports, table, ref, found, newest)
+    return newest
+
+
+async def clean_up_log(ports: Ports, table: Securable, floor: int, *, compared: int | None = None) -> int:
+    """Delete the files of the log that only versions before the floor need. Returns their number.
+
+    `compared`: the version of a checkpoint that was compared with the log a moment ago.
+    """
     configuration = state_of(ports, table).configuration
     cutoff_ms = ports.now_ms() - parse_interval(configuration.get(LOG_RETENTION, _DEFAULT))
     location, ref = table.doc.location or "", await table_ref(ports, table)
@@ -56,7 +69,7 @@ async def clean_up_log(ports: Ports, table: Securable, floor: int) -> int:
     if start is None or start < _protected_before(configuration):
         return 0
     expired = expired_files(listed, start, cutoff_ms)
-    if expired:
+    if expired and start != compared:
         await _require_equal(ports, table, ref, found, start)
     expired += await _sidecars(ports, ref, start, listed)
     await ports.storage.delete_many(location, [file.path for file in expired])
@@ -70,7 +83,7 @@ def _protected_before(configuration: dict[str, str]) -> int:
 
 
 async def _require_equal(ports: Ports, table: Securable, ref: TableRef, found: LogFiles, start: int) -> None:
-    """Refuse a checkpoint that differs from the commits before it: deleting them would make its error the truth."""
+    """Refuse a checkpoint that differs from the commits before it: a deletion would make its error the truth."""
     held = await LogReader(ports.storage, ref).checkpoint(found.checkpoints[start])
     if min(found.commits, default=start) >= start:
         return

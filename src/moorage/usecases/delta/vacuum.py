@@ -30,7 +30,7 @@ from moorage.ledger.port import Version
 from moorage.storage.port import Listed
 from moorage.usecases.catalog.addresses import Chain, find_by_id
 from moorage.usecases.delta.files import table_ref
-from moorage.usecases.delta.log_cleanup import clean_up_log
+from moorage.usecases.delta.log_cleanup import clean_up_log, require_equal_checkpoint
 from moorage.usecases.delta.lookup import is_managed, require_head, state_of
 from moorage.usecases.delta.retention import kept_ms
 from moorage.usecases.parts import Part
@@ -143,10 +143,11 @@ async def delete(ports: Ports, table: Securable, job: Job) -> Expired:
     files = await _deletable(ports, table, floor)
     location = table.doc.location or ""
     reach("vacuum.listed")
+    compared = await require_equal_checkpoint(ports, table, floor) if files else None
     for start in range(0, len(files), _SLICE):
         await ports.storage.delete_many(location, [file.path for file in files[start : start + _SLICE]])
     reach("vacuum.deleted")
-    log_files = await clean_up_log(ports, table, floor)
+    log_files = await clean_up_log(ports, table, floor, compared=compared)
     reach("vacuum.cleaned")
     return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), log_files=log_files)
 
