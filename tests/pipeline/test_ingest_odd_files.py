@@ -56,9 +56,10 @@ def test_csv_is_read_by_rfc_4180(taken: Taken) -> None:
         "b.csv": b'\xef\xbb\xbf"na""me",id\nx,5\n',
         "c.csv.gz": gzip.compress(b'id,name\n6,"two\nlines"\n'),
         "d.tsv": b"id\tname\n7,\ta b\n8\tc\n",
+        "e.csv": b"\r\n\r\nid,name\r\n9,d\r\n",
     }
     found = taken.of(files, "id long, name string")
-    assert (found.rows, found.unknown_fields) == (7, ['na"me'])
+    assert (found.rows, found.unknown_fields) == (8, ['na"me'])
     assert [tuple(row) for row in taken.rows()] == [
         (1, 'an "open" catalog'),
         (2, "two\nlines"),
@@ -67,6 +68,7 @@ def test_csv_is_read_by_rfc_4180(taken: Taken) -> None:
         (5, None),
         (6, "two\nlines"),
         (8, "c"),
+        (9, "d"),
     ]
     assert set(taken.rejected()) == {("a.csv", 6), ("d.tsv", 2)}
 

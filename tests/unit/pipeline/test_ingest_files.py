@@ -21,7 +21,7 @@ from moorage.pipeline.ingest.files import (
     source_id,
 )
 from moorage.pipeline.ingest.fitting import by_footer
-from moorage.pipeline.ingest.parsing import LineFinder, _reason, explain
+from moorage.pipeline.ingest.parsing import LineFinder, _header, _reason, explain
 from moorage.pipeline.ingest.requests import IngestRefused
 from moorage.pipeline.ingest.run import _file_in
 
@@ -171,6 +171,12 @@ def test_large_csv_files_are_split_unless_a_field_has_line_breaks(tmp_path: Path
         True: ["breaks.csv", "packed.csv.gz", "small.csv"],
         False: ["plain.csv"],
     }
+
+
+def test_empty_lines_before_the_header_are_not_the_header(tmp_path: Path) -> None:
+    """A file that counts as one without a header is left out, and its rows would be lost silently."""
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf\n\r\nid,name\n1,a\n")
+    assert _header(str(tmp_path / "a.csv"), ",") == ("id", "name")
 
 
 def test_the_name_of_a_file_tells_its_delimiter() -> None:

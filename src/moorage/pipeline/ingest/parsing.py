@@ -215,10 +215,10 @@ def _present(found: str | None, name: str, schema: StructType) -> Column:
 
 
 def _header(path: str, delimiter: str) -> tuple[str, ...]:
-    """The names in the first record. One without a name gets the name that Spark gives it."""
+    """The names in the first record, which empty lines may precede. One without a name gets that of Spark."""
     with _opened(path) as source:
         try:
-            names = next(csv.reader(source, delimiter=delimiter), [])
+            names = next(filter(None, csv.reader(source, delimiter=delimiter)), [])
         except csv.Error as error:
             raise UnreadableFile(path, f"its header cannot be read: {error}") from None
     header = tuple(name or f"_c{at}" for at, name in enumerate(names))
