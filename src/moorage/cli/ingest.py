@@ -121,16 +121,22 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _spooled(args: argparse.Namespace) -> str:
-    """Standard input as a file. Its name is the digest of its bytes, so the same input is taken once."""
+    """Standard input as a file. Its name is the digest of its bytes, so the same input is taken once.
+
+    The source is the folder of all inputs of a table, so that a run also takes the input that a killed run has left. An
+    overwrite replaces the table by this input alone, and no later run appends it.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moorage" / "stdin"
     folder = cache / hashlib.sha256(f"{args.url} {args.table}".encode()).hexdigest()[:16]
+    if args.mode == "overwrite":
+        folder = folder.with_name(f"{folder.name}-overwrite")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)
     with Path(spool.name).open("rb") as written:
         digest = hashlib.file_digest(written, "sha256").hexdigest()
-    Path(spool.name).rename(folder / f"{digest}.{args.input_format}")
-    return str(folder)
+    file = Path(spool.name).rename(folder / f"{digest}.{args.input_format}")
+    return str(file if args.mode == "overwrite" else folder)
 
 
 def _report(summary: Summary, *, as_json: bool, evolve: bool) -> None:
