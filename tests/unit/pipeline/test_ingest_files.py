@@ -41,6 +41,9 @@ def test_a_source_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         find_files("gs://lake/in")
     with pytest.raises(IngestRefused, match=r"cannot be read: .*File name too long"):
         find_files(str(tmp_path / ("x" * 300)))
+    (tmp_path / "_a.json").write_text("{}")
+    with pytest.raises(IngestRefused, match=r"_a\.json' is a hidden file, which Spark does not read; rename it"):
+        find_files(str(tmp_path / "_a.json"))
 
 
 def test_the_oldest_file_comes_first(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def _files_of(source: str) -> list[SourceFile]:
     found = system.get_file_info(path)
     if found.type == fs.FileType.NotFound:
         raise IngestRefused(f"the source '{source}' does not exist")
+    if found.type == fs.FileType.File and found.base_name.startswith((".", "_")):
+        raise IngestRefused(f"the source '{source}' is a hidden file, which Spark does not read; rename it")
     infos = [found] if found.type == fs.FileType.File else system.get_file_info(fs.FileSelector(path, recursive=True))
     taken = (info for info in infos if info.type == fs.FileType.File and not _is_hidden(info.path, path))
     scheme = "" if isinstance(system, fs.LocalFileSystem) else "s3a://"
