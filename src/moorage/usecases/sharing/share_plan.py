@@ -86,6 +86,16 @@ class SharePlan:
             return found
         return next((each for each in self._objects.values() if _is_meant(each, update, target)), None)
 
+    def widened_by(self, update: ObjectUpdate, target: Chain) -> ObjectDetails | None:
+        """The object of which an UPDATE shares other rows or versions than before; None if it does not."""
+        found = self.find(update, target) if update.action == "UPDATE" else None
+        if found is None:
+            return None
+        before = details_of(found)
+        after = _after(before, update, target)
+        is_same = (after.partitions, after.start_version) == (before.partitions, before.start_version)
+        return None if is_same and after.history <= before.history else before
+
     def _add(self, update: ObjectUpdate, target: Chain, by: str) -> None:
         alias = update.alias
         self._require_free(alias)
@@ -116,13 +126,7 @@ class SharePlan:
 
     def _update(self, update: ObjectUpdate, target: Chain) -> None:
         found = self._require(update, target)
-        before = details_of(found)
-        details = replace(
-            before,
-            history=before.history if update.history is None else update.history,
-            partitions=before.partitions if update.partitions is None else _partitions(update, target),
-            start_version=before.start_version if update.start_version is None else _start_version(update),
-        )
+        details = _after(details_of(found), update, target)
         comment = found.doc.comment if update.comment is None else update.comment
         after = replace(found, doc=to_doc(details, require_text(comment, "comment", MAX_COMMENT)))
         self.changes.append(Update(id=found.id, doc=after.doc))
@@ -162,6 +166,15 @@ def _is_meant(found: Securable, update: ObjectUpdate, target: Chain) -> bool:
     if target and details.target == target[-1].id:
         return True
     return not target and details.type == update.type and name_key(details.name) == name_key(update.name)
+
+
+def _after(before: ObjectDetails, update: ObjectUpdate, target: Chain) -> ObjectDetails:
+    return replace(
+        before,
+        history=before.history if update.history is None else update.history,
+        partitions=before.partitions if update.partitions is None else _partitions(update, target),
+        start_version=before.start_version if update.start_version is None else _start_version(update),
+    )
 
 
 def _shown(alias: str) -> str:

@@ -36,6 +36,10 @@ async def prepare_updates(
     targets = [await _meant(ports, existing, *pair) for pair in zip(updates, targets, strict=True)]
     plan = SharePlan(share, existing)
     for update, target in zip(updates, targets, strict=True):
+        more = plan.widened_by(update, target)
+        if more is not None:
+            # Else a manager of the share could lift the filter of a table that was shared by its readers.
+            _require_readable(ports, caller, await find_by_id(ports.ledger, more.target))
         plan.apply(update, target, caller.id)
     return tuple(plan.changes)
 
@@ -48,8 +52,7 @@ async def _target(ports: Ports, caller: Caller, update: ObjectUpdate) -> Chain:
         return chain if len(chain) == len(address.path) and chain[-1].kind is address.kind else ()
     chain = await reach(ports, caller, address, Privilege.READ, kinds=(Kind.VIEW,) if update.type == "TABLE" else ())
     target = chain[-1]
-    if target.kind is Kind.NAMESPACE:
-        require(ports.access, caller, Privilege.READ_TABLES, chain)
+    _require_readable(ports, caller, chain)
     if target.kind is Kind.VIEW:
         raise Unsupported(
             f"'{update.name}' is a view, which cannot be shared, because this server does not compute rows. Share its "
@@ -61,6 +64,13 @@ async def _target(ports: Ports, caller: Caller, update: ObjectUpdate) -> Chain:
             f"table '{update.name}' has the format {found}, which cannot be shared; share a Delta or an Iceberg table"
         )
     return chain
+
+
+def _require_readable(ports: Ports, caller: Caller, chain: Chain) -> None:
+    """Refuse a caller that may not read a table, or all tables of a schema. Nothing is shared of what was dropped."""
+    if chain:
+        needed = Privilege.READ_TABLES if chain[-1].kind is Kind.NAMESPACE else Privilege.READ
+        require(ports.access, caller, needed, chain)
 
 
 async def _meant(ports: Ports, existing: Sequence[Securable], update: ObjectUpdate, target: Chain) -> Chain:
