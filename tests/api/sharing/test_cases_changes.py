@@ -202,3 +202,17 @@ async def test_the_protocol_of_a_range_lists_what_any_of_its_versions_uses(
         told = [line["metaData"]["deltaMetadata"]["configuration"] for line in lines if "metaData" in line]
         assert [("delta.enableDeletionVectors" in each) for each in told] == [not is_raised, is_raised]
     assert (await recipient.query(startingVersion=0)).status_code == 400
+
+
+async def test_changes_since_a_moment_of_which_the_log_is_gone_are_refused(
+    provider: Provider, recipient: Recipient
+) -> None:
+    log = provider.log()
+    write_history(log)
+    log.checkpoint(2)
+    log.delete_commits(0, 1)
+    await provider.offer()
+    assert "2" in error_of(await changes(recipient, startingTimestamp=iso(time_of(1))), 400)
+    assert "2" in error_of(await changes(recipient, startingTimestamp=iso(time_of(0) - 1)), 400)
+    answer = await changes(recipient, startingTimestamp=iso(time_of(2)))
+    assert (answer.status_code, answer.headers["delta-table-version"]) == (200, "2")

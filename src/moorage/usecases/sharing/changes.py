@@ -136,8 +136,7 @@ async def _first_version(reading: Reading, request: ChangesRequest, latest: Snap
         return request.starting_version
     moment = parse_timestamp(request.starting_timestamp or "", "startingTimestamp")
     found = await reading.version_from(moment)
-    if found == 0:
-        await reading.version_at(moment)  # a moment before the first version is refused
+    await reading.version_at(moment)  # refused before the oldest version, because the log may lack changes since then
     return found
 
 
