@@ -61,7 +61,10 @@ class PartitionFilter:
                 "the log does not state the partition of a removed file, so the filter of the share cannot be "
                 "applied to these versions; read a later version"
             )
-        return any(all(test.matches(values.get(test.key)) for test in tests) for tests in self._alternatives)
+        # A file without a value for the column, not even null, is from before the table was partitioned by it.
+        return any(
+            all(test.key in values and test.matches(values[test.key]) for test in tests) for tests in self._alternatives
+        )
 
     def mask(self, files: pa.Table) -> pa.ChunkedArray | None:
         """One bit per file: whether it may be seen. None means all."""

@@ -134,3 +134,25 @@ async def test_a_removed_file_without_its_partition_is_not_told(provider: Provid
     error_of(await recipient.query(startingVersion=0), 400, "UNSUPPORTED_OPERATION")
     error_of(await recipient.get(f"{at('t')}/changes", params={"startingVersion": 0}), 400)
     assert countries(lines_of(await recipient.query(startingVersion=0, endingVersion=0))) == ["de"]
+
+
+async def test_a_file_from_before_the_partition_column_is_not_in_its_null_partition(
+    provider: Provider, recipient: Recipient
+) -> None:
+    log = provider.log()
+    commit(log, PROTOCOL, metadata({"id": "long", "country": "string"}, configuration=FEED), add("all"))
+    described = metadata({"id": "long", "country": "string"}, partitions=["country"], configuration=FEED)
+    commit(
+        log,
+        described,
+        remove("all", size=1, partitionValues={}),
+        add("none", partitionValues={"country": None}),
+        add("de", partitionValues={"country": "de"}),
+    )
+    await provider.offer(partitions=(equal(country=None),))
+    for answer in (
+        await recipient.query(startingVersion=1),
+        await recipient.get(f"{at('t')}/changes", params={"startingVersion": 1}),
+    ):
+        assert [next(iter(line)) for line in lines_of(answer)[2:]] == ["add"]
+        assert countries(lines_of(answer)) == [None]
