@@ -113,9 +113,10 @@ def test_a_partition_filter_hides_files(shares: ShareServer, lake: RestCatalog) 
     table = lake.create_table("sea.filtered", ROWS.schema)
     with table.update_spec() as update:
         update.add_field("city", IdentityTransform())
-    table.append(ROWS)
     partitions = [{"values": [{"name": "city", "op": "EQUAL", "value": "Oslo"}]}]
     url = shares.offer("filtered", register=False, partitions=partitions)
+    assert list(load(url)["city"]) == [], "before the first rows"
+    table.append(ROWS)
     assert list(load(url)["city"]) == ["Oslo"]
 
 

@@ -112,7 +112,8 @@ def describe(
     columns = {field["id"]: field for field in schema["fields"]}
     stored = {id: _physical_name(field) if is_mapped else field["name"] for id, field in columns.items()}
     # Clients that find columns by id cannot fill in partition values. The values are also in the files.
-    partitions = [] if is_mapped else _partition_columns(columns, {file.spec_id for file in files}, specs)
+    used = {file.spec_id for file in files} or {table["default-spec-id"]}
+    partitions = [] if is_mapped else _partition_columns(columns, used, specs)
     if not is_filtered:
         blank = _columns_with_blanks(files, specs)
         partitions = [id for id in partitions if id not in blank]
@@ -274,15 +275,14 @@ def _protocol(metadata: Metadata, *, has_vectors: bool) -> Protocol:
 
 
 def _partition_columns(columns: Mapping[int, Document], used: set[int], specs: Mapping[int, Spec]) -> list[int]:
-    """The columns by whose plain values all files are partitioned."""
+    """The columns by whose plain values all files with these partition specs are partitioned."""
     found = [
         [field.source_id for field in specs[id] if field.transform.name == "identity" and field.source_id in columns]
         for id in sorted(used)
     ]
-    first = found[0] if found else []
     return [
         id
-        for id in first
+        for id in found[0]
         if all(id in ids for ids in found) and parse_primitive(str(columns[id]["type"])).name in _PARTITION_TYPES
     ]
 

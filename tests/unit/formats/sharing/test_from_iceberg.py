@@ -110,6 +110,11 @@ def test_a_column_is_a_partition_column_only_if_all_files_are_partitioned_by_it(
     assert told(document, file()).metadata.partition_columns == ("day",)
 
 
+def test_an_empty_table_has_the_partition_columns_of_its_next_files() -> None:
+    assert told(table()).metadata.partition_columns == ("day",)
+    assert told(table(specs=[[]])).metadata.partition_columns == ()
+
+
 def test_a_column_with_an_empty_text_is_no_partition_column_because_readers_of_delta_read_null() -> None:
     document = table(specs=[[{"source-id": 3, "field-id": 1000, "name": "name", "transform": "identity"}]])
     files = [file(partition=(value,)) for value in ("a", "", None)]
