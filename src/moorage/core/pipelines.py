@@ -13,6 +13,8 @@ from moorage.core.securables import Doc
 
 DETAILS: Final = "pipeline"
 """The key of the definition in the record of a pipeline."""
+SOURCES: Final = "sources"
+"""In the arguments of a run: the versions of the tables that the pipeline reads, when the run was enqueued."""
 SPEC: Final = "spark-pipeline.yml"
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 4 * 1024 * 1024

@@ -21,12 +21,14 @@ from moorage.core.errors import (
     NamespaceNotFound,
     TableNotFound,
 )
+from moorage.core.jobs import Job
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
 from moorage.usecases.catalog import addresses
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep import jobs
 from moorage.usecases.upkeep.compaction import request_job
+from moorage.usecases.upkeep.job_views import visible_job
 
 routes = console.section(tags=("jobs",))
 
@@ -107,6 +109,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
 
 
+async def _shown(call: Call[Any, Any], ports: Ports, job: Job) -> JobInfo:
+    """The job as the caller may see it."""
+    return job_info(await visible_job(ports, call.caller, job))
+
+
 @routes.post(
     "/jobs",
     operation="createJob",
@@ -147,7 +154,8 @@ async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
         token=query.page_token,
         limit=page_size(query.max_results),
     )
-    return Answer.json(JobList(items=tuple(map(job_info, found)), next_page_token=token))
+    items = [await _shown(call, ports, job) for job in found]
+    return Answer.json(JobList(items=tuple(items), next_page_token=token))
 
 
 @routes.get(
@@ -161,7 +169,7 @@ async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
 )
 async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Get one job with its progress, its result or its error."""
-    return Answer.json(job_info(await jobs.get(ports, call.caller, call.params["job"])))
+    return Answer.json(await _shown(call, ports, await jobs.get(ports, call.caller, call.params["job"])))
 
 
 @routes.post(
@@ -291,7 +299,8 @@ async def postpone_job(call: Call[Postponement, NoQuery], ports: Ports) -> Answe
 )
 async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Cancel a job, also while a worker has it. The worker receives LEASE_LOST with its next request."""
-    return Answer.json(job_info(await jobs.cancel(ports, errand_of(call, ports), call.params["job"])))
+    job = await jobs.cancel(ports, errand_of(call, ports), call.params["job"])
+    return Answer.json(await _shown(call, ports, job))
 
 
 @routes.post(
@@ -307,7 +316,7 @@ async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def retry_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Enqueue a new job like one that ended. While that job or an equal one is open, it is returned."""
     job = await jobs.retry(ports, errand_of(call, ports), call.params["job"])
-    return Answer.json(job_info(job), 202, (job_location_header(job),))
+    return Answer.json(await _shown(call, ports, job), 202, (job_location_header(job),))
 
 
 @routes.post(

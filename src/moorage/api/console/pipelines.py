@@ -28,6 +28,7 @@ from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.pipelines import pipelines
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep.job_views import visible_job
 
 routes = console.section(tags=("pipelines",))
 
@@ -238,4 +239,5 @@ async def run_pipeline(call: Call[RunPipeline, NoQuery], ports: Ports) -> Answer
     """Enqueue a run. `Location` is the URL of the job. While a run of this pipeline is open, that one is returned."""
     given = {key: value for key, value in msgspec.structs.asdict(call.body).items() if value}
     job = await pipelines.run(ports, errand_of(call, ports), _address(call), msgspec.to_builtins(given))
-    return Answer.json(job_info(job), 202, (job_location_header(job),))
+    shown = job_info(await visible_job(ports, call.caller, job))
+    return Answer.json(shown, 202, (job_location_header(job),))

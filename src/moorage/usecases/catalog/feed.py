@@ -34,6 +34,7 @@ from moorage.core.errors import InvalidInput
 from moorage.core.ids import DraftId, SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
+from moorage.usecases.catalog.job_arguments import visible_args
 from moorage.usecases.ports import Ports
 
 
@@ -55,7 +56,13 @@ async def entries(
 async def _visible(ports: Ports, caller: Caller, entry: Entry) -> Entry:
     told = [await _visible_change(ports, caller, change) for change in entry.body.changes]
     changes = tuple([change for change in told if change is not None])
-    jobs = tuple([job for job in entry.body.jobs if await _may_see(ports, caller, job.subject)])
+    jobs = tuple(
+        [
+            replace(job, args=await visible_args(ports, caller, job.kind, job.args))
+            for job in entry.body.jobs
+            if await _may_see(ports, caller, job.subject)
+        ]
+    )
     if not changes and not jobs:
         return replace(entry, draft=DraftId(""), caller="", api="", request="", body=EntryBody())
     return _without_secrets(replace(entry, body=EntryBody(changes=changes, jobs=jobs)))

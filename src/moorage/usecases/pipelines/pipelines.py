@@ -13,7 +13,7 @@ from moorage.core.cron import parse_schedule
 from moorage.core.entries import Done, Live, NewJob, RevisionIs, Update
 from moorage.core.jobs import PIPELINE, Job
 from moorage.core.names import require_name
-from moorage.core.pipelines import Definition, definition_of, digest_of, require_project, to_details
+from moorage.core.pipelines import SOURCES, Definition, definition_of, digest_of, require_project, to_details
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.usecases.catalog.addresses import Address, find_chain, reach
@@ -71,7 +71,7 @@ async def prepare_run(ports: Ports, caller: Caller, address: Address, args: dict
     pipeline = (await reach(ports, caller, address, Privilege.START_JOBS))[-1]
     definition = definition_of(pipeline.doc)
     heads = await heads_of(ports, definition.source_tables)
-    given = {"pipeline": list(address.path), "sources": heads, **args}
+    given = {"pipeline": list(address.path), SOURCES: heads, **args}
     new = NewJob(id=fresh.job_id(), kind=PIPELINE, subject=pipeline.id, dedupe=f"{PIPELINE}/{pipeline.id}", args=given)
     part = await prepare_job(ports, new)
     return replace(part, expects=(Live(pipeline.id), *part.expects))

@@ -16,7 +16,7 @@ from moorage.core.cron import next_time, parse_schedule
 from moorage.core.entries import Commit, Create, Drop, Entry, Rename, Undrop, Update
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
-from moorage.core.pipelines import definition_of
+from moorage.core.pipelines import SOURCES, definition_of
 from moorage.core.securables import Kind, Securable, Shelf
 from moorage.usecases.catalog.addresses import Address, find_chain
 from moorage.usecases.catalog.walks import objects_on
@@ -112,7 +112,7 @@ async def _has_moved(ports: Ports, id: SecurableId, watch: Watch) -> bool:
     """Whether a source has another version than when the last run was enqueued."""
     last = await ports.ledger.jobs(subject=id, limit=1, descending=True)
     heads = await heads_of(ports, watch.sources)
-    return bool(heads) and (not last or last[0].args.get("sources") != heads)
+    return bool(heads) and (not last or last[0].args.get(SOURCES) != heads)
 
 
 async def _start(ports: Ports, watch: Watch, reason: str) -> int:

@@ -142,6 +142,14 @@ async def trace(
     )
 
 
+async def visible_lineage(ports: Ports, caller: Caller, lineage: Lineage) -> Lineage:
+    """The steps whose output the caller may see, without the names and ids of inputs that it may not see."""
+    walk = _Walk(ports, caller, limit=0)
+    may_see = [await walk.may(step.output.id, Privilege.BROWSE) for step in lineage.steps]
+    steps = [await walk.shown(step) for step, visible in zip(lineage.steps, may_see, strict=True) if visible]
+    return Lineage(steps=tuple(steps))
+
+
 class _Walk:
     """A search through the jobs, breadth first. It ends at tables that the caller may not read."""
 
@@ -168,9 +176,9 @@ class _Walk:
                 if len(self.steps) >= self._limit:
                     self.is_cut = True
                     return
-                self.steps.append(await self._shown(job, step))
+                self.steps.append(await self._traced(job, step))
                 for further in _next(step, direction):
-                    if further not in seen and await self._may(further[0], Privilege.READ):
+                    if further not in seen and await self.may(further[0], Privilege.READ):
                         seen.add(further)
                         waiting.append(further)
 
@@ -204,7 +212,7 @@ class _Walk:
                 steps = () if job is None else lineage_of(job.result).steps
                 for step in steps:
                     is_other = step.output.id != table and has_read(step, table, version)
-                    if job is not None and is_other and await self._may(step.output.id, Privilege.READ):
+                    if job is not None and is_other and await self.may(step.output.id, Privilege.READ):
                         found.append((job, step))
             if len(found) > self._limit:
                 break
@@ -214,7 +222,13 @@ class _Walk:
         job = await self._ports.ledger.job(JobId(msgspec.json.decode(body)["job"]))
         return job if job is not None and job.state is JobState.SUCCEEDED else None
 
-    async def _shown(self, job: Job, step: Step) -> TracedStep:
+    async def _traced(self, job: Job, step: Step) -> TracedStep:
+        pipeline = None
+        if job.subject is not None and job.subject != step.output.id:
+            pipeline = await self._name(job.subject, "", kind=Kind.PIPELINE)
+        return TracedStep(job=job, pipeline=pipeline or None, step=await self.shown(step))
+
+    async def shown(self, step: Step) -> Step:
         """The step with the current names of its tables, without what the caller may not see."""
         inputs = []
         for each in step.inputs:
@@ -224,24 +238,20 @@ class _Walk:
             step.output, table=await self._name(step.output.id, step.output.table) or step.output.table
         )
         visible = all(each.id for each in inputs)
-        shown = msgspec.structs.replace(
+        return msgspec.structs.replace(
             step, output=output, inputs=tuple(inputs), columns=step.columns if visible else {}
         )
-        pipeline = None
-        if job.subject is not None and job.subject != step.output.id:
-            pipeline = await self._name(job.subject, "", kind=Kind.PIPELINE)
-        return TracedStep(job=job, pipeline=pipeline or None, step=shown)
 
     async def _name(self, id: str, recorded: str, kind: Kind = Kind.TABLE) -> str | None:
         """The name of an object, for a caller that may see it. An object that is erased has its recorded name."""
-        if not await self._may(id, Privilege.BROWSE):
+        if not await self.may(id, Privilege.BROWSE):
             return None
         chain = await self._chain(id)
         if not chain or chain[-1].kind is not kind:
             return recorded
         return ".".join(part.name for part in chain)
 
-    async def _may(self, id: str, privilege: Privilege) -> bool:
+    async def may(self, id: str, privilege: Privilege) -> bool:
         chain = await self._chain(id)
         allow = self._ports.access.allow
         return allow(self._caller, privilege, chain) if chain else allow(self._caller, Privilege.FOLLOW, ())
