@@ -64,6 +64,13 @@ async def test_more_of_a_table_is_shared_only_by_those_who_may_read_it(
     assert await guarded.status(manager, "PATCH", SHARE, update("lake.sea.haul", **more)) == 200
 
 
+async def test_more_of_a_dropped_table_is_shared_only_by_those_who_may_read_it(guarded: Guarded, manager: str) -> None:
+    """It may be undropped."""
+    await guarded.run("DELETE", f"{UNITY}/tables/lake.sea.catch")
+    assert await guarded.status(manager, "PATCH", SHARE, update("lake.sea.catch", partitions=[])) == 403
+    assert await guarded.status(manager, "PATCH", SHARE, update("lake.sea.catch", "REMOVE")) == 200
+
+
 async def test_what_a_share_has_is_described_and_removed_without_reading_it(guarded: Guarded, manager: str) -> None:
     same = update("lake.sea.catch", **FILTERED, comment="c", shared_as="sea.haul")
     assert await guarded.status(manager, "PATCH", SHARE, same) == 200

@@ -39,7 +39,7 @@ async def prepare_updates(
         more = plan.widened_by(update, target)
         if more is not None:
             # Else a manager of the share could lift the filter of a table that was shared by its readers.
-            _require_readable(ports, caller, await find_by_id(ports.ledger, more.target))
+            _require_readable(ports, caller, (await ports.ledger.lineage(more.target)).chain)
         plan.apply(update, target, caller.id)
     return tuple(plan.changes)
 
@@ -67,7 +67,7 @@ async def _target(ports: Ports, caller: Caller, update: ObjectUpdate) -> Chain:
 
 
 def _require_readable(ports: Ports, caller: Caller, chain: Chain) -> None:
-    """Refuse a caller that may not read a table, or all tables of a schema. Nothing is shared of what was dropped."""
+    """Refuse a caller that may not read a table, or all tables of a schema. An undrop makes a dropped one readable."""
     if chain:
         needed = Privilege.READ_TABLES if chain[-1].kind is Kind.NAMESPACE else Privilege.READ
         require(ports.access, caller, needed, chain)
