@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,11 +17,13 @@ from moorage.client.answers import Job, LocatedTable
 from moorage.core.job_options import CompactOptions, ExpireOptions, parse_options
 from moorage.pipeline.program import Progress
 from moorage.pipeline.spark_facts import spark_facts
+from moorage.pipeline.stream_marks import marked_versions
 from moorage.pipeline.warm_session import WarmSession
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
+    from lance_namespace import TableVersion
     from pyspark.sql import SparkSession
 
 _RETENTION_DAYS: Final = 14
@@ -168,7 +170,7 @@ def expire_lance(
 ) -> dict[str, Any]:
     """Remove old versions: first their records in the catalog, then the files that only they need.
 
-    The newest version, tagged versions and those that branches begin with are kept.
+    The newest version, tagged versions, those that branches begin with, and marks of streams are kept.
     """
     from lance_namespace import BatchDeleteTableVersionsRequest
     from lance_namespace_urllib3_client.models import VersionRange
@@ -180,11 +182,11 @@ def expire_lance(
     source = source_of(client, table)
     lake = Lake(source.uri, headers=source.headers)
     progress({"step": "looking for old versions"})
-    expired, kept = _expired(lake, source, before=datetime.now(UTC) - age, keep_last=asked.keep_last or 1)
+    found = _expired(lake, source, before=datetime.now(UTC) - age, keep_last=asked.keep_last or 1)
     if asked.dry_run:
-        return {"versions": len(expired), "old_versions": 0, "bytes_removed": 0}
-    progress({"step": f"removing the records of {len(expired)} versions", "fraction": 0.2})
-    spans = _spans(expired)
+        return {"versions": len(found.versions), "old_versions": 0, "bytes_removed": 0}
+    progress({"step": f"removing the records of {len(found.versions)} versions", "fraction": 0.2})
+    spans = _spans(found.versions)
     for start in range(0, len(spans), _MAX_RANGES):
         ranges = [
             VersionRange(start_version=first, end_version=last + 1)
@@ -192,34 +194,62 @@ def expire_lance(
         ]
         lake.batch_delete_table_versions(BatchDeleteTableVersionsRequest(id=list(source.id), ranges=ranges))
     progress({"step": "deleting files", "fraction": 0.5})
-    removed = source.open().cleanup_old_versions(age, kept, error_if_tagged_old_versions=False)
-    return {"versions": len(expired), "old_versions": removed.old_versions, "bytes_removed": removed.bytes_removed}
+    removed = source.open().cleanup_old_versions(
+        age, found.kept, error_if_tagged_old_versions=False, versions=found.removable
+    )
+    return {
+        "versions": len(found.versions),
+        "old_versions": removed.old_versions,
+        "bytes_removed": removed.bytes_removed,
+    }
 
 
-def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> tuple[list[int], int]:
-    """The versions of the main line that may be removed, ascending, and how many of the newest are kept.
+class _Expired(NamedTuple):
+    versions: list[int]
+    """The versions of the main line whose records may be removed, ascending."""
+    kept: int
+    """How many of the newest versions are kept."""
+    removable: list[int]
+    """The numbers of versions whose files may be removed. Without them, each version that is committed meanwhile would
+    take the place of a kept one. An earlier attempt may have removed the records of some of them."""
 
-    Among these is the version that was current at `before`. It may be old, but queries that began with it a minute ago,
-    before a compaction, still need its files.
+
+def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> _Expired:
+    """What may be removed.
+
+    The version stays that was current at `before`. It may be old, but queries that began with it a minute ago, before a
+    compaction, still need its files.
     """
+    from moorage.client.lance.marks import PREFIX
+
+    found, dataset = _versions(lake, source), source.open()
+    named = {each["version"] for each in dataset.tags.list().values() if each.get("branch") is None}
+    named |= {each["parent_version"] for each in dataset.branches.list().values() if each.get("parent_branch") is None}
+    named |= marked_versions(
+        ((each.version, each.timestamp_millis or 0, each.metadata or {}) for each in found), PREFIX
+    )
+    limit_ms = before.timestamp() * 1000
+    since = sum((each.timestamp_millis or 0) >= limit_ms for each in found)
+    kept = max(keep_last, since + 1)
+    old = {each.version for each in found[kept:] if (each.timestamp_millis or 0) < limit_ms}
+    first_kept = found[:kept][-1].version if found else 0
+    removable = sorted({0, *range(first_kept)} - named)  # 0 is no version; an empty list would be refused
+    return _Expired(sorted(old - named), kept, removable)
+
+
+def _versions(lake: Any, source: Source) -> list[TableVersion]:
+    """The versions of the main line, the newest first."""
     from lance_namespace import ListTableVersionsRequest
 
-    found, token = [], None
+    found: list[TableVersion] = []
+    token = None
     while True:
         request = ListTableVersionsRequest(id=list(source.id), page_token=token, limit=1000, descending=True)
         page = lake.list_table_versions(request)
         found += page.versions
         token = page.page_token
         if not token or not page.versions:
-            break
-    dataset = source.open()
-    named = {each["version"] for each in dataset.tags.list().values() if each.get("branch") is None}
-    named |= {each["parent_version"] for each in dataset.branches.list().values() if each.get("parent_branch") is None}
-    limit_ms = before.timestamp() * 1000
-    since = sum((each.timestamp_millis or 0) >= limit_ms for each in found)
-    kept = max(keep_last, since + 1)
-    old = {each.version for each in found[kept:] if (each.timestamp_millis or 0) < limit_ms}
-    return sorted(old - named), kept
+            return found
 
 
 def _spans(versions: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The marks of Spark streams and ingests in the snapshots of Iceberg tables.
+"""The marks of Spark streams and ingests in the snapshots of Iceberg tables, and in the versions of Lance tables.
 
 A stream that repeats a batch after a crash looks for its last batch, from the newest snapshot back. If the snapshot
 with the mark has expired, or one between, it commits the batch a second time. An ingest is a stream of batches, too.
@@ -6,7 +6,7 @@ with the mark has expired, or one between, it commits the batch a second time. A
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 STREAM_MARK: Final = "spark.sql.streaming.queryId"
@@ -48,3 +48,19 @@ def snapshots_since(snapshots: Mapping[int, Snapshot], current: int | None, cuto
             break
         current = snapshots[current].parent
     return count
+
+
+def marked_versions(newest_first: Iterable[tuple[int, int, Mapping[str, str]]], prefix: str) -> set[int]:
+    """The versions of a Lance table that must stay: those with the newest mark of each application.
+
+    Each version has its number, its time and its metadata, in which the name of a mark begins with a prefix.
+    """
+    needed, seen, newest_ms = set[int](), set[str](), 0
+    for version, at_ms, metadata in newest_first:
+        marks = {name for name in metadata if name.startswith(prefix)} - seen
+        if marks:
+            newest_ms = newest_ms or at_ms
+            seen |= marks
+            if newest_ms - at_ms <= _LIVE_MS:
+                needed.add(version)
+    return needed

@@ -45,8 +45,8 @@ async def test_files_are_kept_in_whatever_form_the_log_names_them(house: House, 
     table = await spec.make(properties={**NOW, "delta.enableChangeDataFeed": "true"})
     needed = ["plain.parquet", "upper.parquet", "d=a%3Ab/x y.parquet", "vector.bin", "_change_data/c.parquet"]
     write_old_files(table.folder, [*needed, "unneeded.parquet"])
-    vector: dict[str, Any] = {"storageType": "p", "pathOrInlineDv": f"FILE:{table.folder}/vector.bin"}
-    vector |= {"offset": 1, "sizeInBytes": 4, "cardinality": 1}
+    place = {"storageType": "p", "pathOrInlineDv": f"FILE:{table.folder}/vector.bin"}
+    vector = {**place, "offset": 1, "sizeInBytes": 4, "cardinality": 1}
     adds = [
         write.add(f"file://{table.folder}/plain.parquet", size=4, stats=STATS),
         write.add(f"FILE:{table.folder}/upper.parquet", size=4, stats=json.dumps({"numRecords": 2})),

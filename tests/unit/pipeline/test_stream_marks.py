@@ -1,8 +1,8 @@
-"""How many snapshots an expiry must keep for streams."""
+"""Which snapshots and versions an expiry must keep for streams."""
 
 from __future__ import annotations
 
-from moorage.pipeline.stream_marks import Snapshot, snapshots_for_streams, snapshots_since
+from moorage.pipeline.stream_marks import Snapshot, marked_versions, snapshots_for_streams, snapshots_since
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -39,3 +39,11 @@ def test_the_snapshot_that_was_current_at_the_cutoff_stays_with_all_later_ones()
     made = chain((0, None), (1, None), (9, None))
     assert [snapshots_since(*made, day * DAY_MS) for day in (0, 1, 5, 9, 10)] == [3, 2, 2, 1, 1]
     assert snapshots_since({}, None, 0) == 0
+
+
+def test_of_a_lance_table_the_version_with_the_newest_mark_of_each_live_application_stays() -> None:
+    marks = [(9, 200, {}), (8, 199, {"m.a": "7"}), (7, 198, {"m.a": "6", "m.b": "1"}), (6, 100, {"m.c": "1", "x": ""})]
+    found = [(version, day * DAY_MS, metadata) for version, day, metadata in marks]
+    assert marked_versions(found, "m.") == {8, 7}
+    assert marked_versions(found[3:], "m.") == {6}
+    assert marked_versions(found, "n.") == set()
