@@ -6,7 +6,7 @@ Every commit carries the fence of the job in the header `Moorage-Job`, so a work
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from moorage.client import Client
@@ -17,7 +17,14 @@ from moorage.pipeline.figures import figures
 from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.spark_facts import spark_facts
 from moorage.pipeline.statements import own_session, quoted, run_statement
-from moorage.pipeline.stream_marks import INGEST_MARK, STREAM_MARK, Snapshot, snapshots_for_streams, snapshots_since
+from moorage.pipeline.stream_marks import (
+    INGEST_MARK,
+    STREAM_MARK,
+    Snapshot,
+    oldest_of,
+    snapshots_for_streams,
+    snapshots_since,
+)
 from moorage.pipeline.warm_session import WarmSession
 
 if TYPE_CHECKING:
@@ -63,19 +70,20 @@ class AttachedTable:
     def _run(self, sql: str) -> list[Row]:
         return run_statement(self._session, sql, tag=self._tag, progress=self._progress)
 
-    def snapshots_in_use(self, age_ms: float) -> int:
-        """How many snapshots, counted from the newest one, must stay for readers and for streams.
+    def snapshots_in_use(self, before_ms: float) -> tuple[int, float]:
+        """How many snapshots, counted from the newest one, must stay for readers and for streams; the oldest's time.
 
         Iceberg counts the age of a snapshot from its commit. One that was current until a compaction a minute ago may
-        be old, and queries and URLs that began with it still need its files.
+        be old, and queries and URLs that began with it still need its files. Of the others that stay, none is older
+        than `before_ms`.
         """
         mark = f"coalesce(summary['{STREAM_MARK}'], summary['{INGEST_MARK}'])"
         rows = self.rows_of("snapshots", f"snapshot_id, parent_id, unix_millis(committed_at) AS at_ms, {mark} AS query")
         current = self.rows_of("refs WHERE name = 'main'", "snapshot_id")
         snapshots = {row["snapshot_id"]: Snapshot(row["parent_id"], row["at_ms"], row["query"]) for row in rows}
         newest = current[0]["snapshot_id"] if current else None
-        since = snapshots_since(snapshots, newest, time.time() * 1000 - age_ms)
-        return max(since, snapshots_for_streams(snapshots, newest))
+        count = max(snapshots_since(snapshots, newest, before_ms), snapshots_for_streams(snapshots, newest))
+        return count, oldest_of(snapshots, newest, count, before_ms)
 
     def figures(self) -> dict[str, int]:
         """Files, bytes and rows of the current snapshot, and the number of manifests and snapshots."""
@@ -154,12 +162,11 @@ def expire_iceberg(
     properties = attached.properties()
     _require_owned_files(properties)
     before = attached.figures()
-    given = {}
-    if options.older_than_days is not None:
-        given["older_than"] = timestamp(options.older_than_days)
     stated = properties.get(_KEEP_LAST, "")
     keep_last = options.keep_last or (int(stated) if stated.isdigit() else 1)
-    in_use = attached.snapshots_in_use(_age_ms(options, properties))
+    in_use, oldest_ms = attached.snapshots_in_use(max(0, int(time.time() * 1000) - _age_ms(options, properties)))
+    # Both: snapshots that are committed meanwhile take the places of the last ones, and a branch may state an age.
+    given = {"older_than": timestamp(oldest_ms)}
     if options.keep_last is not None or in_use > keep_last:
         given["retain_last"] = str(max(keep_last, in_use))
     progress({"step": "removing snapshots and their files", "fraction": 0.2})
@@ -186,7 +193,7 @@ def remove_orphans(
     progress({"step": "comparing the folder with the snapshots", "fraction": 0.2})
     found = attached.call(
         "remove_orphan_files",
-        older_than=timestamp(options.older_than_days),
+        older_than=timestamp(time.time() * 1000 - options.older_than_days * _DAY_MS),
         dry_run=str(options.dry_run).lower(),
         prefix_listing="true",
     )
@@ -224,9 +231,9 @@ def rewrite_arguments(options: CompactOptions, properties: dict[str, str], *, ha
     return given
 
 
-def timestamp(days_ago: float) -> str:
+def timestamp(at_ms: float) -> str:
     """A moment in SQL. The session's time zone is UTC."""
-    moment = datetime.now(UTC) - timedelta(days=days_ago)
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     return f"TIMESTAMP '{moment.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
 
 

@@ -50,6 +50,17 @@ def snapshots_since(snapshots: Mapping[int, Snapshot], current: int | None, cuto
     return count
 
 
+def oldest_of(snapshots: Mapping[int, Snapshot], current: int | None, count: int, cutoff_ms: float) -> float:
+    """The time of the oldest one of the last snapshots, or the cutoff if that is older."""
+    oldest_ms = cutoff_ms
+    for _ in range(count):
+        if current is None or current not in snapshots:
+            break
+        oldest_ms = min(oldest_ms, snapshots[current].at_ms)
+        current = snapshots[current].parent
+    return oldest_ms
+
+
 def marked_versions(newest_first: Iterable[tuple[int, int, Mapping[str, str]]], prefix: str) -> set[int]:
     """The versions of a Lance table that must stay: those with the newest mark of each application.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.pipeline.stream_marks import Snapshot, marked_versions, snapshots_for_streams, snapshots_since
+from moorage.pipeline.stream_marks import Snapshot, marked_versions, oldest_of, snapshots_for_streams, snapshots_since
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -39,6 +39,11 @@ def test_the_snapshot_that_was_current_at_the_cutoff_stays_with_all_later_ones()
     made = chain((0, None), (1, None), (9, None))
     assert [snapshots_since(*made, day * DAY_MS) for day in (0, 1, 5, 9, 10)] == [3, 2, 2, 1, 1]
     assert snapshots_since({}, None, 0) == 0
+
+
+def test_no_snapshot_that_stays_is_older_than_the_time_before_which_the_others_expire() -> None:
+    made = chain((0, None), (1, None), (9, None))
+    assert [oldest_of(*made, count, 5 * DAY_MS) / DAY_MS for count in (0, 1, 2, 3, 4)] == [5, 5, 1, 0, 0]
 
 
 def test_of_a_lance_table_the_version_with_the_newest_mark_of_each_live_application_stays() -> None:
