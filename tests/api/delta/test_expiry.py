@@ -127,18 +127,38 @@ async def test_a_running_compaction_holds_the_version_that_it_reads(house: House
     assert "rewrites files" in found["held_by"][0]
 
 
-async def test_a_pipeline_that_streams_the_table_holds_what_it_has_not_read(house: House, spec: DeltaClient) -> None:
-    table = await grown(spec)
+async def add_pipeline(house: House, client: DeltaClient) -> str:
+    """A pipeline that reads the table as a stream. Returns the path that runs it."""
     flow = Flow(name="f", target="lake.sea.copy", reads=("lake.sea.t",))
     definition = Definition(files={}, digest="", tables=("lake.sea.copy",), flows=(flow,))
-    space = ok(await spec.http.get(f"{V1}/catalogs/lake/namespaces/sea"))["id"]
+    space = ok(await client.http.get(f"{V1}/catalogs/lake/namespaces/sea"))["id"]
     pipeline = make.create(Kind.PIPELINE, space, "p", doc=Doc(details=to_details(definition)))
     await make.add(house.ledger, pipeline)
-    runs = "/catalogs/lake/namespaces/sea/pipelines/p:run"
-    ok(await house.console.post(runs, {}), 202)
+    return "/catalogs/lake/namespaces/sea/pipelines/p:run"
+
+
+async def test_a_pipeline_that_streams_the_table_holds_what_it_has_not_read(house: House, spec: DeltaClient) -> None:
+    table = await grown(spec)
+    ok(await house.console.post(await add_pipeline(house, spec), {}), 202)
     ok(await spec.commit(table, table.stage(VERSIONS + 1)))
     found = await expire(house, spec, table)
     assert (found["floor"], found["held_by"]) == (VERSIONS, ["pipeline 'p' reads the table as a stream"])
+
+
+async def test_a_pipeline_that_fails_all_the_time_still_holds_what_it_has_not_read(
+    house: House, spec: DeltaClient
+) -> None:
+    table = await grown(spec)
+    runs = await add_pipeline(house, spec)
+    for number in range(25):
+        ok(await house.console.post(runs, {}), 202)
+        taken = ok(await house.console.post("/jobs:take", {"worker": "w", "kinds": ["pipeline"]}))
+        end = {"result": {}} if number == 0 else {"error": "the disk is full", "final": True}
+        verb = "fail" if number else "succeed"
+        ok(await house.console.post(f"/jobs/{taken['job']['id']}:{verb}", {"fence": taken["fence"], **end}))
+        if number == 0:
+            ok(await spec.commit(table, table.stage(VERSIONS + 1)))
+    assert (await expire(house, spec, table))["floor"] == VERSIONS
 
 
 async def test_iceberg_clients_hold_the_version_that_was_converted_for_them(house: House, spec: DeltaClient) -> None:

@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from moorage.core.entries import JobState
-from moorage.core.jobs import COMPACT, Job
+from moorage.core.ids import SecurableId
+from moorage.core.jobs import COMPACT
 from moorage.core.names import name_key
 from moorage.core.pipelines import Definition, definition_of
 from moorage.core.securables import MAIN, Shelf
@@ -21,7 +22,6 @@ from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.catalog.walks import children, objects_on
 from moorage.usecases.ports import Ports
 
-_LAST_RUNS: Final = 20
 _PAGE: Final = 1000
 
 
@@ -64,8 +64,7 @@ async def _by_pipelines(ports: Ports, chain: Chain) -> AsyncIterator[Hold]:
     async for above in objects_on(ports, Shelf.PIPELINE):
         if not _streams(definition_of(above[-1].doc), name):
             continue
-        runs = await ports.ledger.jobs(subject=above[-1].id, limit=_LAST_RUNS, descending=True)
-        version = _position(runs, name)
+        version = await _position(ports, above[-1].id, name)
         if version is not None:
             yield Hold(version, f"pipeline '{above[-1].name}' reads the table as a stream")
 
@@ -75,14 +74,16 @@ def _streams(definition: Definition, name: str) -> bool:
     return any(name_key(source) == name for flow in flows for source in flow.reads)
 
 
-def _position(runs_newest_first: tuple[Job, ...], name: str) -> int | None:
+async def _position(ports: Ports, pipeline: SecurableId, name: str) -> int | None:
     """The version of the table when the last successful run was enqueued, or else the first one that is known."""
-    version = None
-    for run in runs_newest_first:
-        heads = {name_key(source): head for source, head in (run.args.get("sources") or {}).items()}
-        version = heads.get(name, version)
-        if run.state is JobState.SUCCEEDED:
-            break
+    version, after = None, ""
+    while runs := await ports.ledger.jobs(subject=pipeline, after=after, limit=_PAGE, descending=True):
+        for run in runs:
+            heads = {name_key(source): head for source, head in (run.args.get("sources") or {}).items()}
+            version = heads.get(name, version)
+            if run.state is JobState.SUCCEEDED:
+                return version
+        after = runs[-1].id
     return version
 
 
