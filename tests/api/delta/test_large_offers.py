@@ -120,7 +120,7 @@ async def test_a_table_can_be_created_with_many_files(spec: DeltaClient) -> None
 
 
 async def test_the_offer_of_an_append_reads_no_file_of_the_table(
-    spec: DeltaClient, monkeypatch: pytest.MonkeyPatch
+    house: House, spec: DeltaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table may have a million files, and other writers wait for the offer."""
     table = await spec.make()
@@ -130,6 +130,8 @@ async def test_the_offer_of_an_append_reads_no_file_of_the_table(
     (folder / "new.parquet").write_bytes(b"x" * 500)
     added = write.add("new.parquet", size=500)
     (folder / "_delta_log" / f"{1:020}.json").write_bytes(write.lines(write.commit_info(1), added))
+    for file in (folder / "_delta_log").iterdir():
+        os.utime(file, (house.clock() / 1000, house.clock() / 1000))
     read: list[int] = []
     select = Snapshot.select
 

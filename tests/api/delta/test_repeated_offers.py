@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from tests.api.delta.test_large_offers import large_table, offered
 from tests.api.house import V1, House
 
 
-async def committed_change(client: DeltaClient) -> tuple[Staged, dict[str, Any]]:
-    """A table with one file, which a client appended by a shadow, and the body of the client's offer."""
+async def changed(house: House, client: DeltaClient) -> tuple[Staged, dict[str, Any]]:
+    """A table, and the body of an offer of a client that has appended a file to a shadow of it."""
     table = await client.make()
     shadow = ok(await client.http.post(f"{TABLES}/t/shadows", json={"with-files": False}))
     folder = table.folder / shadow["folder"]
@@ -22,7 +23,14 @@ async def committed_change(client: DeltaClient) -> tuple[Staged, dict[str, Any]]
     (folder / "_delta_log" / f"{1:020}.json").write_bytes(
         write.lines(write.commit_info(1), write.add("new.parquet", size=500))
     )
-    body = {"folder": shadow["folder"], "base-version": shadow["base-version"]}
+    for file in (folder / "_delta_log").iterdir():
+        os.utime(file, (house.clock() / 1000, house.clock() / 1000))
+    return table, {"folder": shadow["folder"], "base-version": shadow["base-version"]}
+
+
+async def committed_change(house: House, client: DeltaClient) -> tuple[Staged, dict[str, Any]]:
+    """The same after the offer."""
+    table, body = await changed(house, client)
     assert ok(await client.http.post(f"{TABLES}/t/offers", json=body))["version"] == 1
     return table, body
 
@@ -52,9 +60,9 @@ async def test_an_offer_on_a_version_that_does_not_exist_is_refused(
 
 @pytest.mark.parametrize("more", [{}, {"discard": True}])
 async def test_a_change_that_is_offered_or_discarded_after_its_commit_keeps_its_files(
-    spec: DeltaClient, more: dict[str, Any]
+    house: House, spec: DeltaClient, more: dict[str, Any]
 ) -> None:
-    table, body = await committed_change(spec)
+    table, body = await committed_change(house, spec)
     again = ok(await spec.http.post(f"{TABLES}/t/offers", json={**body, **more}))
     assert await missing(spec, table) == []
     assert (again["outcome"], again["version"]) == ("committed", 1)
@@ -69,3 +77,12 @@ async def test_a_rewrite_that_is_offered_after_its_commit_keeps_its_files(house:
     again = ok(await spec.http.post(f"{V1}/tables/{table.id}/offers", headers=header, json=body))
     assert await missing(spec, table) == []
     assert (again["outcome"], again["version"]) == ("committed", version)
+
+
+async def test_a_change_is_not_committed_when_upkeep_may_be_removing_its_files(house: House, spec: DeltaClient) -> None:
+    table, body = await changed(house, spec)
+    log = table.folder / body["folder"] / "_delta_log" / f"{0:020}.json"
+    made_s = house.clock() / 1000 - 23 * 3600 - 60
+    os.utime(log, (made_s, made_s))
+    found = ok(await spec.http.post(f"{TABLES}/t/offers", json=body))
+    assert (found["outcome"], found["reason"]) == ("dropped", "the shadow is older than 23 hours")

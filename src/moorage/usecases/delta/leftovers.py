@@ -21,6 +21,8 @@ from moorage.usecases.upkeep.leases import require_lease
 
 FOLDER: Final = "folder"
 """The key in the details of a version that came from a shadow."""
+MAX_CHANGE_MS: Final = 23 * 3600 * 1000
+"""An older shadow of a client is not committed: its files would be removed meanwhile."""
 ABANDONED_MS: Final = 24 * 3600 * 1000
 """After this time, the client of a shadow is assumed to be gone. It would have to make its change again."""
 _PAGE: Final = 1000

@@ -27,6 +27,7 @@ from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.write_access import record_write_access
 from moorage.usecases.delta.compute import compute
 from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.leftovers import MAX_CHANGE_MS
 from moorage.usecases.delta.lookup import LOG, find_managed, require_head, state_of
 from moorage.usecases.delta.shadows import (
     OfferedCommit,
@@ -126,7 +127,7 @@ async def _reach(ports: Ports, caller: Caller, address: Address) -> Securable:
 async def _read_change(ports: Ports, location: str, offer: ChangeOffer) -> OfferedCommit | OfferResult:
     if offer.discard:
         return OfferResult(outcome=OfferOutcome.UNCHANGED, reason="the shadow was discarded")
-    data = await read_log(ports, location, offer.folder)
+    data = await read_log(ports, location, offer.folder, max_age_ms=MAX_CHANGE_MS)
     if isinstance(data, OfferResult):
         if data.outcome is not OfferOutcome.UNCHANGED or offer.transaction is None:
             return data

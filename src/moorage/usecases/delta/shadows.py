@@ -75,9 +75,13 @@ def require_base(table: Securable, base_version: int) -> None:
         raise InvalidInput(f"base_version {base_version} is above the head {head}", field="base_version")
 
 
-async def read_log(ports: Ports, location: str, folder: str) -> bytes | OfferResult:
+async def read_log(ports: Ports, location: str, folder: str, *, max_age_ms: int | None = None) -> bytes | OfferResult:
     """The one commit that Spark made in the shadow, or why there is nothing to commit."""
     listed = await ports.storage.list(location, f"{folder}{LOG}")
+    made_ms = min((each.modified_ms for each in listed), default=0)
+    if listed and max_age_ms is not None and made_ms < ports.now_ms() - max_age_ms:
+        hours = max_age_ms // 3_600_000
+        return OfferResult(outcome=OfferOutcome.DROPPED, reason=f"the shadow is older than {hours} hours")
     names = [each.path.rpartition("/")[2] for each in listed]
     versions = sorted(int(found[1]) for name in names if (found := _LOG_FILE.fullmatch(name)))
     if versions == [0]:
