@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyroaring import BitMap64
 
 from moorage.client.delta.data_files import from_text, split, to_text, write_files
@@ -49,6 +50,16 @@ def test_control_characters_in_partition_values_are_kept() -> None:
     batch = pa.record_batch({"a": ["x\1y", "\0", "x\1y", None], "b": ["\1", "x", "\1", "\0"], "id": [1, 2, 3, 4]})
     found = {values: rows.column("id").to_pylist() for values, rows in split(batch, ["a", "b"])}
     assert found == {("x\1y", "\1"): [1, 3], ("\0", "x"): [2], (None, "\0"): [4]}
+
+
+@pytest.mark.parametrize("moment", [datetime(1, 1, 1, tzinfo=UTC), MOMENT, datetime(9999, 12, 31, tzinfo=UTC)], ids=str)
+def test_a_timestamp_of_any_year_is_read_from_int96(tmp_path: Path, moment: datetime) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", "UTC")})
+    rows = pa.table({"at": [moment]}, schema)
+    parquet.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    file = {"path": "a.parquet", "partitionValues": {}}
+    (batch,) = read_rows(str(tmp_path), file, schema, [], {})
+    assert batch.column("at").to_pylist() == [moment]
 
 
 def test_statistics_hold_bounds_and_nulls_of_plain_and_nested_columns(tmp_path: Path) -> None:

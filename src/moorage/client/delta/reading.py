@@ -32,7 +32,11 @@ def read_rows(
         for name in partition_columns
         if name in schema.names
     }
-    with system.open_input_file(f"{root}/{unquote(file['path'])}") as source, parquet.ParquetFile(source) as opened:
+    with (
+        system.open_input_file(f"{root}/{unquote(file['path'])}") as source,
+        # INT96, as Delta's own writer stores timestamps, would be read as nanoseconds, which end in the year 2262.
+        parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as opened,
+    ):
         present = [name for name in schema.names if name not in values and name in opened.schema_arrow.names]
         start = 0
         for batch in opened.iter_batches(_BATCH_ROWS, columns=present):
