@@ -6,13 +6,20 @@ import argparse
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from moorage.cli import arguments
 from moorage.cli.failure import INTERRUPTED, Failure
 from moorage.cli.worker import add_spark
+
+_STACK: Final = "Traceback (most recent call last):\n"
+_PYTHON_ERROR: Final = re.compile(r"^(?P<name>[\w.]+): (?P<text>.+)", re.MULTILINE)
+_PLAIN: Final = ("moorage.", "ValueError")
+"""Errors whose message is a sentence without their name."""
 
 
 def spark_parser(verb: str, description: str) -> arguments.Parser:
@@ -39,11 +46,11 @@ def spark_errors() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise Failure(_first_line(str(error))) from error
+        raise Failure(reason_of(str(error))) from error
     except Py4JJavaError as error:
         # PySpark fails to convert errors that only Delta knows. What it raises then has the error as its context.
         first = error.__context__ if isinstance(error.__context__, Py4JJavaError) else error
-        raise Failure(_first_line(str(first.java_exception.getMessage()))) from error
+        raise Failure(reason_of(str(first.java_exception.getMessage()))) from error
 
 
 def end_when_interrupted() -> None:
@@ -61,7 +68,11 @@ def end_when_interrupted() -> None:
         signal.signal(number, end)
 
 
-def _first_line(message: str) -> str:
+def reason_of(message: str) -> str:
+    """The reason in an error of Spark: its first line, or the Python error of a data source, below the stack."""
+    _, has_stack, stack = message.rpartition(_STACK)
+    if has_stack and (found := _PYTHON_ERROR.search(stack)) is not None:
+        return found["text"] if found["name"].startswith(_PLAIN) else found.group()
     return message.strip().partition("\n")[0]
 
 
