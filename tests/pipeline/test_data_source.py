@@ -196,6 +196,29 @@ def test_a_lance_table_has_the_same_format_name(spark: SparkSession, schema: str
     assert [row.vector for row in found.collect()] == [[0.5, 1.0], [0.5, 1.0]]
 
 
+def test_a_lance_table_at_a_time_has_the_rows_of_that_time(spark: SparkSession, client: Client, schema: str) -> None:
+    table = f"{schema}.times"
+    rows = spark.createDataFrame([(1,)], "id long")
+    rows.write.format("moorage").mode("append").option("tableFormat", "lance").save(table)
+    first = datetime.now(UTC)
+    rows.write.format("moorage").mode("append").save(table)
+
+    def count_at(moment: datetime) -> int:
+        return spark.read.format("moorage").option("timestampAsOf", moment.isoformat()).load(table).count()
+
+    assert (count_at(first), count_at(datetime.now(UTC))) == (1, 2)
+    with pytest.raises(Exception, match="no version committed at or before 2001"):
+        count_at(datetime(2001, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("option", ["expectedVersion", "partitionBy"])
+def test_what_a_lance_table_would_ignore_is_refused(spark: SparkSession, schema: str, option: str) -> None:
+    """A writer that expects a version relies on it that no other write is lost."""
+    writer = spark.createDataFrame([(1,)], "id long").write.format("moorage").mode("append").option(option, "1")
+    with pytest.raises(Exception, match=f"option '{option}' is for Delta tables"):
+        writer.option("tableFormat", "lance").save(f"{schema}.ignored")
+
+
 def test_an_iceberg_table_is_used_by_its_name(spark: SparkSession, schema: str) -> None:
     spark.sql(f"CREATE TABLE {schema}.cargo AS SELECT 1L AS id")
     assert spark.table(f"{schema}.cargo").count() == 1

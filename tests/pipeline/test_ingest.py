@@ -400,6 +400,9 @@ def test_what_cannot_be_done_is_refused_with_the_remedy(
         ingest(spark, Request(source=str(tmp_path / "in"), table=f"{schema}.x", url=server.url))
     with pytest.raises(IngestRefused, match="--key"):
         ingest(spark, Request(source=str(tmp_path / "in"), table=f"{schema}.x", url=server.url, mode="upsert"))
+    flat = Request(source="in", table=f"{schema}.x", url=server.url, table_format="lance", partition_by=("id",))
+    with pytest.raises(IngestRefused, match="--partition-by"):
+        ingest(spark, flat)
 
 
 def test_the_command_takes_standard_input_once(server: ServerProcess, jars: Path, schema: str, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ URL: Final = "MOORAGE_URL"
 TOKEN: Final = "MOORAGE_TOKEN"  # noqa: S105  the name of a variable
 DELTA, ICEBERG, LANCE = "delta", "iceberg", "lance"
 _STORAGE: Final = "storage."
+_OF_DELTA: Final = ("partitionBy", "expectedVersion")
+"""Without effect on a Lance table, so they are refused there."""
 
 
 class MoorageSource(DataSource):
@@ -121,8 +123,15 @@ class MoorageSource(DataSource):
         from moorage.client.lance.lake import DELIMITER
         from moorage.client.lance.spark import LanceSource
 
+        for name in _OF_DELTA:
+            if name in self.options:
+                raise ValueError(f"option {name!r} is for Delta tables; '{self._table}' is a Lance table")
         options = {key: value for key, value in self.options.items() if key not in ("path", "table", "url")}
-        version = options.pop("versionasof", None)
+        version, timestamp_ms = options.pop("versionasof", None), _timestamp(self.options)
+        if timestamp_ms is not None:
+            if version is not None:
+                raise ValueError("option 'versionAsOf' cannot be combined with 'timestampAsOf'")
+            version = str(self._lance_version_at(timestamp_ms))
         named = {
             "uri": self._url,
             **({"token": self._token} if self._token else {}),
@@ -131,6 +140,13 @@ class MoorageSource(DataSource):
         return LanceSource(
             CaseInsensitiveDict({**options, **named, **({} if version is None else {"version": version})})
         )
+
+    def _lance_version_at(self, timestamp_ms: int) -> int:
+        from moorage.client.lance import Lake
+        from moorage.client.lance.versions import version_at
+
+        lake = Lake(self._url, headers={"authorization": f"Bearer {self._token}"} if self._token else None)
+        return version_at(lake, split_name(self._table), timestamp_ms)
 
     def _delta(self) -> DeltaOptions:
         from moorage.client.delta.spark import DeltaOptions

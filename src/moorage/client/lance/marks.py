@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lance_namespace import ListTableVersionsRequest, TableNotFoundError
+from lance_namespace import TableNotFoundError
 from msgspec.structs import replace
 
 from moorage.client.connection import Client
 from moorage.client.errors import ClientError
 from moorage.client.lance.lake import Lake
 from moorage.client.lance.transaction import Transaction
+from moorage.client.lance.versions import newest_first
 from moorage.client.operations import LanceDeclare, LanceVersion
 from moorage.core.errors import Advice
 
 PREFIX: Final = "moorage.txn."
 _TRIES: Final = 20
-_PAGE: Final = 100
 
 
 class Mark(NamedTuple):
@@ -72,15 +72,11 @@ def _marked(operations: list[LanceDeclare | LanceVersion], mark: Mark) -> list[L
 
 def is_marked(lake: Lake, table: Sequence[str], mark: Mark) -> bool:
     """Whether the table has this write, or a later one of the same application."""
-    name, token = PREFIX + mark.app_id, None
-    while True:
-        request = ListTableVersionsRequest(id=list(table), descending=True, limit=_PAGE, page_token=token)
-        try:
-            page = lake.list_table_versions(request)
-        except TableNotFoundError:
-            return False
-        for version in page.versions:
+    name = PREFIX + mark.app_id
+    try:
+        for version in newest_first(lake, table):
             if (found := (version.metadata or {}).get(name)) is not None:
                 return int(found) >= mark.version
-        if not (token := page.page_token):
-            return False
+    except TableNotFoundError:
+        pass
+    return False

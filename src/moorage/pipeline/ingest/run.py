@@ -102,6 +102,8 @@ def require_plausible(request: Request) -> None:
         raise IngestRefused("an upsert needs the columns that identify a row: --key id")
     if request.key and request.mode != "upsert":
         raise IngestRefused("--key is for --mode upsert")
+    if request.partition_by and request.table_format == "lance":
+        raise IngestRefused("a Lance table has no partitions; leave out --partition-by")
 
 
 def _first_schema(spark: SparkSession, files: list[SourceFile], kind: str, request: Request) -> StructType:
