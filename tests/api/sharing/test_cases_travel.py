@@ -85,6 +85,24 @@ async def test_case_x10_versions_before_the_start_are_not_shared(provider: Provi
         assert (await recipient.post(f"{at('t')}/query", body)).status_code == 200
 
 
+async def test_a_table_whose_newest_version_is_before_the_start_is_not_shared_yet(
+    provider: Provider, recipient: Recipient
+) -> None:
+    log = provider.log()
+    write_history(log)
+    await provider.offer(start_version=4)
+    asked = [
+        await recipient.query(),
+        await recipient.query(maxFiles=1),
+        await recipient.get(f"{at('t')}/metadata"),
+        await recipient.get(f"{at('t')}/version"),
+    ]
+    for answer in asked:
+        assert "the first shared version is 4" in error_of(answer, 400)
+    commit(log, add("d"))
+    assert (await recipient.query()).headers["delta-table-version"] == "4"
+
+
 async def test_case_x11_changes_in_parquet_format(shared: Provider, recipient: Recipient) -> None:
     answer = await recipient.query(startingVersion=0)
     lines = lines_of(answer)

@@ -43,9 +43,8 @@ _PAGE: Final = 1000
 class IcebergReading(Reading):
     """An Iceberg table, as one request reads it: at any version whose snapshot the table still has."""
 
-    async def latest(self) -> Snapshot:
-        with neutral_errors(self.shared):
-            return await _snapshot(self.ports, self.shared, require_head(self.shared.table).version)
+    async def _newest(self) -> Snapshot:
+        return await _snapshot(self.ports, self.shared, require_head(self.shared.table).version)
 
     async def at(self, version: int) -> Snapshot:
         self.require_shared(version)

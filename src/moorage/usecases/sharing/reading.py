@@ -100,7 +100,12 @@ class Reading:
 
     async def latest(self) -> Snapshot:
         with neutral_errors(self.shared):
-            return await self.ports.snapshots.at(self.ref)
+            newest = await self._newest()
+        self.require_shared(newest.version)
+        return newest
+
+    async def _newest(self) -> Snapshot:
+        return await self.ports.snapshots.at(self.ref)
 
     async def at(self, version: int) -> Snapshot:
         self.require_shared(version)
