@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.sharing.logs import FEED, VECTORS, commit, iso, time_of, write_history
+from tests.api.sharing.logs import FEED, MAPPED, VECTORS, commit, iso, mapped_metadata, time_of, write_history
 from tests.api.sharing.provider import DELTA, Provider, Recipient, at, error_of, files_of, lines_of
 from tests.snapshots.log_builder import PROTOCOL, add, metadata, remove, vector
 
@@ -216,3 +216,30 @@ async def test_changes_since_a_moment_of_which_the_log_is_gone_are_refused(
     assert "2" in error_of(await changes(recipient, startingTimestamp=iso(time_of(0) - 1)), 400)
     answer = await changes(recipient, startingTimestamp=iso(time_of(2)))
     assert (answer.status_code, answer.headers["delta-table-version"]) == (200, "2")
+
+
+async def test_changes_from_before_column_mapping_was_removed_are_not_told_with_the_later_names(
+    provider: Provider, recipient: Recipient
+) -> None:
+    log = provider.log()
+    mapped = mapped_metadata({"id": "long"})
+    mapped["metaData"]["configuration"] |= FEED
+    commit(log, MAPPED, mapped, add("with-physical-names"))
+    removed = remove("with-physical-names", size=1, partitionValues={}, dataChange=False)
+    commit(log, metadata({"id": "long"}, configuration=FEED), removed, add("rewritten", dataChange=False))
+    commit(log, add("new"))
+    await provider.offer()
+    for headers in ({}, DELTA):
+        assert "version 1" in error_of(await changes(recipient, headers, startingVersion=0), 400)
+        assert (await changes(recipient, headers, startingVersion=1)).status_code == 200
+    error_of(await recipient.query(startingVersion=0), 400, "UNSUPPORTED_OPERATION")
+    for answer in (
+        await changes(recipient, DELTA, startingVersion=0, includeHistoricalMetadata="true"),
+        await recipient.post(f"{at('t')}/query", {"startingVersion": 0}, headers=DELTA),
+    ):
+        modes = [
+            line["metaData"]["deltaMetadata"]["configuration"].get("delta.columnMapping.mode")
+            for line in lines_of(answer)
+            if "metaData" in line
+        ]
+        assert modes == ["name", None]

@@ -47,9 +47,14 @@ def needed_features(protocol: Protocol, metadata: Metadata, *, has_vectors: bool
     needed -= {DELETION_VECTORS, COLUMN_MAPPING}
     if has_vectors:
         needed.add(DELETION_VECTORS)
-    if metadata.configuration.get(MAPPING_MODE, "none") != "none":
+    if is_mapped(metadata):
         needed.add(COLUMN_MAPPING)
     return frozenset(needed)
+
+
+def is_mapped(metadata: Metadata) -> bool:
+    """Whether files may have other names for the columns."""
+    return metadata.configuration.get(MAPPING_MODE, "none") != "none"
 
 
 def shared_protocol(protocol: Protocol, needed: frozenset[str]) -> Protocol:

@@ -12,7 +12,14 @@ from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.schema import parse_schema
 from moorage.formats.sharing.capabilities import ResponseFormat, choose_format
 from moorage.formats.sharing.lines import EndStreamAction, end_stream_line
-from moorage.formats.sharing.protocols import merged_protocol, needed_features, shared_metadata, shared_protocol
+from moorage.formats.sharing.protocols import (
+    COLUMN_MAPPING,
+    is_mapped,
+    merged_protocol,
+    needed_features,
+    shared_metadata,
+    shared_protocol,
+)
 from moorage.formats.sharing.table_lines import TableFacts, has_change_feed, metadata_line, protocol_line
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.file_urls import FileUrls, open_urls
@@ -183,7 +190,14 @@ class _Survey(msgspec.Struct, kw_only=True):
     metadata: Metadata
     """The metadata at the end of the range."""
     has_vectors: bool = False
+    mapped_until: int | None = None
+    """The last version with column mapping."""
     without_feed: list[int] = []
+
+    def needed(self) -> frozenset[str]:
+        """The reader features that the files of the range need."""
+        features = needed_features(self.protocol, self.metadata, has_vectors=self.has_vectors)
+        return features if self.mapped_until is None else features | {COLUMN_MAPPING}
 
 
 async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_History, _Survey]:
@@ -203,6 +217,8 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
             if commit.protocol is not None:
                 survey.protocol = merged_protocol(survey.protocol, commit.protocol)
             survey.metadata = commit.metadata or survey.metadata
+            if is_mapped(survey.metadata):
+                survey.mapped_until = changes.version
             survey.has_vectors = survey.has_vectors or any(has_vector(file) for file in commit.files)
             if is_feed and changes.version > span.first and not has_change_feed(survey.metadata):
                 survey.without_feed.append(changes.version)
@@ -225,6 +241,23 @@ def _filter_after(reading: Reading, changes: Changes, before: PartitionFilter) -
     return PartitionFilter(reading.shared.partitions, parse_schema(metadata.schema_string), metadata)
 
 
+def _require_tellable(plan: _Plan, survey: _Survey) -> None:
+    """Refuse a range that the client would read wrongly."""
+    if survey.without_feed:
+        numbers = ", ".join(str(version) for version in survey.without_feed[:10])
+        raise InvalidInput(
+            f"the change data feed is not recorded for version {numbers} of the table; choose a range in which "
+            "delta.enableChangeDataFeed is true",
+            field="startingVersion",
+        )
+    if survey.mapped_until is not None and not is_mapped(survey.metadata) and not plan.historical_metadata:
+        raise InvalidInput(
+            f"the column mapping of the table was removed in version {survey.mapped_until + 1}; choose a range that "
+            "begins there or ends before",
+            field="startingVersion",
+        )
+
+
 async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) -> Lines:
     if plan.page_token is not None:
         token = unseal_token(
@@ -238,14 +271,8 @@ async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) ->
         )
         span = _Range(first=token.first, last=token.last, version=token.version, skip=token.skip)
     history, survey = await _survey(reading, span, is_feed=plan.is_feed)
-    if survey.without_feed:
-        numbers = ", ".join(str(version) for version in survey.without_feed[:10])
-        raise InvalidInput(
-            f"the change data feed is not recorded for version {numbers} of the table; choose a range in which "
-            "delta.enableChangeDataFeed is true",
-            field="startingVersion",
-        )
-    needed = needed_features(survey.protocol, survey.metadata, has_vectors=survey.has_vectors)
+    _require_tellable(plan, survey)
+    needed = survey.needed()
     chosen = choose_format(reader.capabilities, needed)
     ends_stream = reader.capabilities.end_stream or plan.max_files is not None or plan.page_token is not None
     urls = await open_urls(reading.ports, reader.recipient, reading.shared)
