@@ -185,6 +185,28 @@ async def test_a_role_is_assumed_with_its_external_id_at_its_own_endpoint(minio:
         assert (await http.get(url)).content == b"1"
 
 
+async def test_urls_of_a_role_end_with_the_session_that_signs_them(minio: MinioServer, location: str) -> None:
+    RoleEndpoint.store = minio.endpoint
+    now = [0.0]
+    with ThreadingHTTPServer(("127.0.0.1", 0), RoleEndpoint) as sts:
+        Thread(target=sts.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{sts.server_port}"
+        account = replace(minio.account(location), sts_endpoint=endpoint, role_arn="arn:aws:iam::1:role/lake")
+        sessions = S3Sessions(account, lambda: now[0])
+        delegation = S3Delegation(account, sessions, S3Storage(account, sessions))
+        assert await delegation.url_seconds(60) == 60
+        assert 3500 < await delegation.url_seconds(7200) <= 3600
+        tokens = []
+        for minute in (0, 29, 31):
+            now[0] = minute * 60.0
+            (url,) = await delegation.presign(f"{location}t/", ["a"], seconds=60)
+            tokens.append(dict(parse_qsl(url))["X-Amz-Security-Token"])
+        sts.shutdown()
+    assert tokens[0] == tokens[1] != tokens[2], "no session signs URLs in the second half of its life"
+    own = S3Delegation(minio.account(location), sessions, S3Storage(minio.account(location)))
+    assert await own.url_seconds(7200) == 7200
+
+
 def test_a_location_with_pattern_characters_gets_no_policy() -> None:
     for odd in ("s3://lake/a*/", "s3://lake/a?/", "s3://lake/${aws:username}/"):
         with pytest.raises(Unsupported):

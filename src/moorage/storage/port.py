@@ -190,6 +190,10 @@ class Delegation(Protocol):
         """A key that reads these locations, or also writes them; Unavailable if the store issues none."""
         ...
 
+    async def url_seconds(self, wanted: int) -> int:
+        """How long URLs made now can be used: as long as wanted, unless the key that signs them ends before."""
+        ...
+
     async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
         """URLs that read one object each, for this long, without any other credential."""
         ...

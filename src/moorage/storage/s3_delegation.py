@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from moorage.core.errors import Forbidden
 from moorage.core.vended import StoreSettings, VendedKey
 from moorage.storage.port import ClientRequest
 from moorage.storage.s3_account import S3Account
 from moorage.storage.s3_requests import S3Request, Wish, sign, understand
-from moorage.storage.s3_sessions import S3Sessions
+from moorage.storage.s3_sessions import S3Session, S3Sessions
 
 if TYPE_CHECKING:
     from moorage.storage.s3 import S3Storage
@@ -42,6 +45,7 @@ class S3Delegation:
         self._account = account
         self._sessions = sessions
         self._storage = storage
+        self._signer: tuple[S3Session, S3Storage] | None = None
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -67,10 +71,29 @@ class S3Delegation:
         key = session.key
         return VendedKey(key.access_key_id, key.secret_access_key, key.token or "", session.expires_at_ms)
 
+    async def url_seconds(self, wanted: int) -> int:
+        if self._account.role_arn is None:
+            return wanted
+        session = await self._sessions.own_session()
+        return min(wanted, session.expires_at_ms // 1000 - int(time.time()))
+
     async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
         if not self.allows(root):
             raise Forbidden(f"{root!r} is outside the locations that this server may use")
-        return list(await self._storage.presign(root, paths, seconds=seconds))
+        storage = self._storage if self._account.role_arn is None else await self._storage_of_session()
+        return list(await storage.presign(root, paths, seconds=seconds))
+
+    async def _storage_of_session(self) -> S3Storage:
+        """The storage with the session of `url_seconds`, or a newer one.
+
+        A URL ends with the session that signed it. The server's own storage uses a session until its last minutes.
+        """
+        from moorage.storage.s3 import S3Storage
+
+        session = await self._sessions.own_session()
+        if self._signer is None or self._signer[0] != session:
+            self._signer = session, S3Storage(replace(self._account, key=session.key, role_arn=None))
+        return self._signer[1]
 
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None

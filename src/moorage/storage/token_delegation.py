@@ -60,6 +60,9 @@ class TokenDelegation:
             self._cached[key] = vended, time.monotonic() + lifetime / 2
             return vended
 
+    async def url_seconds(self, wanted: int) -> int:
+        return wanted
+
     async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
         if not self.allows(root):
             raise Forbidden(f"{root!r} is outside the locations that this server may use")

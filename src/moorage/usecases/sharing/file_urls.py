@@ -54,12 +54,14 @@ def terms_of(shared: SharedTable) -> str:
 class FileUrls:
     """Makes the URLs of one response."""
 
-    def __init__(self, ports: Ports, recipient: str, shared: SharedTable, store: Delegation | None) -> None:
+    def __init__(
+        self, ports: Ports, recipient: str, shared: SharedTable, store: Delegation | None, lifetime_ms: int
+    ) -> None:
         """`store` presigns URLs; None for a table on local disk."""
         self._ports = ports
         self._store = store
         self._root = _root_of(shared)
-        self.expires_at_ms = ports.now_ms() + ports.share_url_lifetime_ms
+        self.expires_at_ms = ports.now_ms() + lifetime_ms
         permit = Permit(
             recipient=recipient,
             share=shared.share,
@@ -115,7 +117,10 @@ async def open_urls(ports: Ports, recipient: str, shared: SharedTable) -> FileUr
     store = None if root.startswith("file:") else await ports.stores.find(root)
     if store is None and not root.startswith("file:"):
         raise Unsupported("this server cannot give access to the files of the table; tell its provider")
-    return FileUrls(ports, recipient, shared, store)
+    lifetime_ms = ports.share_url_lifetime_ms
+    if store is not None:
+        lifetime_ms = 1000 * await store.url_seconds(lifetime_ms // 1000)
+    return FileUrls(ports, recipient, shared, store, lifetime_ms)
 
 
 def key_of(root: str, log_path: str) -> str:
