@@ -177,3 +177,24 @@ async def test_a_location_in_another_one_is_for_those_who_manage_that_one(
         assert (await ask("deeper", f"{bucket}/free/x")).status_code == 200, "in a location of its own"
         await grant(guarded, "external_location/t1", "MANAGE")
         assert (await ask("managed", f"{bucket}/t1/x")).status_code == 200
+
+
+async def test_who_manages_a_location_may_not_move_it_with_a_credential_of_others(
+    guarded: Guarded, bucket: str
+) -> None:
+    """Otherwise it could reach every folder that the credential opens."""
+    ann = await guarded.token("ann")
+    await grant(guarded, "external_location/t1", "MANAGE")
+    moved = {"url": f"{bucket}/finance"}
+
+    async def state(**change: Any) -> int:
+        return await guarded.status(ann, "PATCH", f"{UNITY}/external-locations/t1", change)
+
+    assert await state(**moved) == 404, "as if there were no such credential"
+    assert await state(**moved, credential_name="vault") == 404
+    assert await state(comment="ours") == 200
+    await grant(guarded, "credential/vault", "CREATE EXTERNAL LOCATION")
+    assert await state(**moved) == 200
+    await guarded.run("DELETE", f"{UNITY}/credentials/vault?force=true")
+    answer = await guarded.ask(ann, "PATCH", f"{UNITY}/external-locations/t1", {"url": f"{bucket}/t1"})
+    assert (answer.status_code, "credential was deleted" in answer.text) == (400, True), answer.text

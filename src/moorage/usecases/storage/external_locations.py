@@ -87,10 +87,14 @@ async def _chosen(ports: Ports, caller: Caller, before: LocationDetails, given: 
     """The record of a location that the caller may create with the credential, and that the credential opens."""
     url = before.url if given.url is None else require_location_url(given.url)
     if given.credential is None:
-        opener = (await find_by_id(ports.ledger, before.credential))[-1]
+        chain = await find_by_id(ports.ledger, before.credential)
+        if not chain:
+            raise InvalidInput("its credential was deleted; state another one", field="credential_name")
+        if url != before.url:  # the credential may open folders that the caller may not use
+            require(ports.access, caller, Privilege.CREATE_EXTERNAL_LOCATION, chain)
     else:
         chain = await reach(ports, caller, credential(given.credential), Privilege.CREATE_EXTERNAL_LOCATION)
-        opener = chain[-1]
+    opener = chain[-1]
     require_opens(opener, url)
     if url != before.url:
         await _require_own_folder(ports, caller, url)
