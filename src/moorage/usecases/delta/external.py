@@ -27,7 +27,7 @@ from moorage.formats.delta.properties import (
 from moorage.formats.delta.schema import Field, Schema, parse_field
 from moorage.snapshots.table_ref import TableRef
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.locations import require_reachable
+from moorage.usecases.catalog.locations import require_choice, require_reachable
 from moorage.usecases.catalog.relations import prepare_external
 from moorage.usecases.delta.commits import require_etag
 from moorage.usecases.delta.lookup import DELTA
@@ -83,6 +83,7 @@ async def _prepare_external(ports: Ports, caller: Caller, address: Address, doc:
     if not isinstance(create, Create) or doc.table is None or doc.table.format != DELTA or doc.table.columns:
         return part
     ref = TableRef(id=create.id, location=create.doc.location or "")
+    await require_choice(ports, caller, ref.location)
     table = replace(doc.table, columns=await _columns_in_log(ports, ref))
     return replace(part, changes=(replace(create, doc=replace(create.doc, table=table)), *part.changes[1:]))
 

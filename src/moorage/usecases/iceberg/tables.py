@@ -22,7 +22,7 @@ from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.catalog.addresses import Address, Chain, reach_parent
-from moorage.usecases.catalog.locations import require_reachable
+from moorage.usecases.catalog.locations import require_choice, require_reachable
 from moorage.usecases.catalog.staging import creation_in, prepare_staging_table
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, is_iceberg, name_taken, require_head
 from moorage.usecases.iceberg.metadata_files import Metadata, load_metadata, new_metadata, read_metadata
@@ -167,6 +167,11 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
         above, holder = await reach_parent(ports, caller, address)
         if holder is not None and not (overwrite and is_iceberg(holder) and holder.head is not None):
             raise name_taken(address, holder)
+        if holder is not None:
+            require(ports.access, caller, Privilege.MANAGE, (*above, holder))
+        folder = parse_location(location.rpartition("/")[0], field="metadata-location")
+        if holder is None or not folder.startswith(holder.locations):
+            await require_choice(ports, caller, folder)
         metadata = await read_metadata(ports, location, parse_table)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
@@ -175,7 +180,6 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
             await require_reachable(ports, root)
             id = fresh.securable_id()
             return _creation_part(caller, address, above[-1].id, id, root, metadata, managed=False)
-        require(ports.access, caller, Privilege.MANAGE, (*above, holder))
         return _overwrite_part(ports, holder, metadata)
 
     return await load_settled(ports, await settle(ports, errand, prepare))

@@ -28,7 +28,7 @@ from moorage.formats.iceberg.views import (
 )
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.catalog.locations import require_reachable
+from moorage.usecases.catalog.locations import require_choice, require_reachable
 from moorage.usecases.catalog.relations import VIEW_DEFINITION
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, require_head
 from moorage.usecases.iceberg.metadata_files import Metadata, load_metadata, new_metadata, read_metadata
@@ -125,6 +125,8 @@ async def register_view(ports: Ports, errand: Errand, address: Address, location
 
     async def prepare(caller: Caller) -> Part:
         above = await require_free_name(ports, caller, address)
+        folder = parse_location(location.rpartition("/")[0], field="metadata-location")
+        await require_choice(ports, caller, folder)
         metadata = await read_metadata(ports, location, parse_view)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")

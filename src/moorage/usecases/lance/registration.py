@@ -18,6 +18,7 @@ from moorage.core.versions import VersionKind
 from moorage.formats.lance.manifests import require_manifest
 from moorage.formats.lance.refs import BRANCHES, ref_name
 from moorage.usecases.catalog.addresses import Address, Chain
+from moorage.usecases.catalog.locations import require_choice
 from moorage.usecases.lance.lookup import LANCE, is_lance, name_taken_error
 from moorage.usecases.lance.manifests import MAX_MANIFEST_BYTES, FoundManifest, list_manifests
 from moorage.usecases.lance.tables import drop_table_part, find_holder
@@ -93,6 +94,7 @@ async def _refresh_part(ports: Ports, new: Registration, holder: Securable, loca
 
 async def _create_part(ports: Ports, caller: Caller, new: Registration, above: Chain) -> Part:
     location = registered_location(ports.roots, new.location, field="location")
+    await require_choice(ports, caller, location)
     versions = await _find_versions(ports, location, new.location)
     id, parent, address = fresh.securable_id(), above[-1].id, new.address
     create = Create(
