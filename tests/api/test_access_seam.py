@@ -186,6 +186,7 @@ CHECKED_BEFORE = {
     "lance.storage_options.storage_options",
     "sharing.activation.links_of",
     "storage.external_locations.credential_names",
+    "upkeep.job_views.visible_job",
 }
 """Describe an object or vend a key for it after another use case has checked that the caller may see it."""
 
