@@ -183,6 +183,7 @@ async def test_a_secret_is_only_in_the_answers_of_the_store(
         await house.console.http.get("/metrics"),
     ]
     assert [answer.status_code for answer in answers] == [200, 400, 400, 400, 200, 200, 200, 200, 200]
+    assert "sealed" not in "".join(answer.text for answer in answers), "not even encrypted"
     entries = await house.ledger.entries(0, limit=1000)
     texts = [answer.text + str(answer.headers) for answer in answers]
     texts += [caplog.text, repr(entries), repr(house.ports.stores), repr(house.ports.secrets), repr(house.ports)]

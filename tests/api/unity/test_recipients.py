@@ -134,6 +134,9 @@ async def test_no_secret_is_in_the_ledger_or_in_answers(house: House, uc: Unity)
     for secret in (code[32:], token.rpartition("_")[2]):
         assert secret not in entries
         assert secret not in shown
+    feed = (await house.console.get("/feed")).text
+    assert '"activated_at_ms"' in feed
+    assert '"digest"' not in feed
 
 
 async def test_forged_and_tampered_tokens_are_refused_alike(house: House, uc: Unity) -> None:

@@ -6,7 +6,7 @@ number and its time, so that the numbers have no gaps, and nothing else.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
@@ -33,9 +33,13 @@ from moorage.core.entries import (
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import DraftId, SecurableId
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Kind
 from moorage.usecases.catalog.job_arguments import visible_args
 from moorage.usecases.ports import Ports
+
+_SECRETS: Final = frozenset({"digest", "sealed"})
+_TOKENS: Final = "tokens"
+_SECRETS_IN: Final = _SECRETS | {_TOKENS}
+"""In the details of a record."""
 
 
 async def entries(
@@ -102,17 +106,23 @@ def _subject_of(change: Change) -> SecurableId | None:
 
 
 def _without_secrets(entry: Entry) -> Entry:
-    """Omit the digests of tokens. They reveal nothing, but no reader needs them."""
-    if not any(isinstance(change, Create) and change.kind is Kind.TOKEN for change in entry.body.changes):
-        return entry
-    return replace(entry, body=replace(entry.body, changes=tuple(map(_without_digest, entry.body.changes))))
+    """Omit digests of tokens and encrypted secrets. They reveal nothing, but no reader needs them."""
+    changes = tuple(map(_without_secret, entry.body.changes))
+    return entry if changes == entry.body.changes else replace(entry, body=replace(entry.body, changes=changes))
 
 
-def _without_digest(change: Change) -> Change:
-    if not isinstance(change, Create) or change.kind is not Kind.TOKEN:
+def _without_secret(change: Change) -> Change:
+    """The digest of a user's token, those of a recipient's tokens, or the secret of a storage credential."""
+    if not isinstance(change, Create | Update) or _SECRETS_IN.isdisjoint(change.doc.details):
         return change
-    details = {name: value for name, value in change.doc.details.items() if name != "digest"}
+    details = _without(change.doc.details)
+    if isinstance(tokens := details.get(_TOKENS), list):
+        details[_TOKENS] = [_without(token) for token in tokens]
     return replace(change, doc=replace(change.doc, details=details))
+
+
+def _without(details: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in details.items() if name not in _SECRETS}
 
 
 async def _require_known(ports: Ports, seq: int) -> None:
