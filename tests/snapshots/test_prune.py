@@ -133,6 +133,43 @@ async def test_a_timestamp_may_be_above_its_upper_bound_in_milliseconds(log: Log
     assert await remaining(snapshots, log, is_("t", "!=", MORNING)) == "a"
 
 
+@pytest.mark.parametrize(
+    ("kind", "bound", "value"),
+    [
+        ("decimal(18,4)", "12345678901234.568", "12345678901234.5678"),
+        ("decimal(18,4)", "12345678901234.568", "12345678901234.5682"),
+        ("decimal(38,10)", "1.2345678901234567e+27", "1234567890123456789012345678.0123456789"),
+        ("decimal(38,10)", "-1.2345678901234567e+27", "-1234567890123456789012345678.0123456789"),
+        ("decimal(38,0)", "9223372036854775807", "1000000000000000000000000001"),
+        ("decimal(18,4)", "123456789012345678901", "1.0000"),
+        ("decimal(38,0)", "-9223372036854775808", "-1000000000000000000000000001"),
+    ],
+)
+async def test_a_file_may_have_a_decimal_that_its_writer_rounded_in_the_bounds(
+    log: LogBuilder, snapshots: Snapshots, kind: str, bound: str, value: str
+) -> None:
+    """deltalake writes the bounds of decimals as doubles, or as the largest integer."""
+    texts = f'{{"numRecords":1,"minValues":{{"d":{bound}}},"maxValues":{{"d":{bound}}},"nullCount":{{"d":0}}}}'
+    log.commit(PROTOCOL, metadata({"d": kind}), add("a", stats=texts))
+    assert await remaining(snapshots, log, is_("d", "=", Decimal(value))) == "a"
+
+
+async def test_exact_bounds_of_decimals_stay(log: LogBuilder, snapshots: Snapshots) -> None:
+    texts = (
+        '{"numRecords":2,"minValues":{"d":12345678901234.5678,"e":9.99},'
+        '"maxValues":{"d":12345678901234567.891,"e":9.99},"nullCount":{"d":0,"e":0}}'
+    )
+    log.commit(PROTOCOL, metadata({"d": "decimal(21,4)", "e": "decimal(18,2)"}), add("a", stats=texts))
+    for column, value, expected in (
+        ("d", "12345678901234.5677", ""),
+        ("d", "12345678901234.5678", "a"),
+        ("d", "12345678901234567.8911", ""),
+        ("e", "9.98", ""),
+        ("e", "9.99", "a"),
+    ):
+        assert await remaining(snapshots, log, is_(column, "=", Decimal(value))) == expected, (column, value)
+
+
 async def test_a_bound_of_a_widened_float_may_be_that_of_a_float_or_of_a_double(
     snapshots: Snapshots, log: LogBuilder
 ) -> None:

@@ -105,7 +105,7 @@ def _from_statistics(found: Statistics, column: Column) -> Bounds:
     # With a deletion vector, a null count is reliable only if it is zero or the row count. Only these are used here.
     has_values = pc.fill_null(pc.not_equal(found.nulls, found.rows), True)  # noqa: FBT003
     has_nulls = pc.fill_null(pc.not_equal(found.nulls, 0), True)  # noqa: FBT003
-    lower, upper = found.lower, widened(found.upper, column.type)
+    lower, upper = widened(found.lower, found.upper, column.type)
     if column.was_float:
         # The statistics do not tell whether the file has floats or doubles, so both readings of a bound are admitted.
         lower = pc.min_element_wise(lower, as_floats(lower), skip_nulls=False)

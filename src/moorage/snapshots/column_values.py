@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +20,12 @@ from moorage.formats.delta import schema
 _INSTANT = pa.timestamp("us", "UTC")
 _LOCAL_TIME = pa.timestamp("us")
 _CUT_OFF: Final = timedelta(microseconds=999)
+_EXACT_DIGITS: Final = 15
+_MOST_DIGITS_OF_A_DOUBLE: Final = 17
+_MARGIN: Final = Decimal(2) ** -51
+"""How far a value may be from the text of its double: each of the conversions in between rounds once."""
+_INT64: Final = frozenset((Decimal(2**63 - 1), Decimal(-(2**63))))
+_CONTEXT: Final = Context(prec=80)
 _EASTERNMOST, _WESTERNMOST = timedelta(hours=14), timedelta(hours=12)
 
 
@@ -109,9 +115,43 @@ def from_json_value(value: object, kind: ColumnType) -> object:
     return None
 
 
-def widened(upper: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
-    """Raise the upper bounds: writers truncate timestamps to milliseconds, so the real maximum may be greater."""
-    return pc.add(upper, pa.scalar(_CUT_OFF, pa.duration("us"))) if pa.types.is_timestamp(kind.arrow) else upper
+def widened(
+    lower: pa.ChunkedArray, upper: pa.ChunkedArray, kind: ColumnType
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Bounds that hold for the values of a file, although writers round them."""
+    if pa.types.is_timestamp(kind.arrow):
+        # Writers truncate timestamps to milliseconds, so the real maximum may be greater.
+        return lower, pc.add(upper, pa.scalar(_CUT_OFF, pa.duration("us")))
+    if pa.types.is_decimal(kind.arrow) and kind.arrow.precision > _EXACT_DIGITS:
+        return _rounded(lower, kind.arrow, ROUND_FLOOR), _rounded(upper, kind.arrow, ROUND_CEILING)
+    return lower, upper
+
+
+def _rounded(bounds: pa.ChunkedArray, kind: pa.Decimal128Type, rounding: str) -> pa.ChunkedArray:
+    """Bounds of decimals, each moved as far as a double may differ from it.
+
+    deltalake writes these statistics as doubles, and those without a fraction as 64-bit integers, of which the largest
+    stands for all larger ones. Decimals of up to 15 digits are exact as doubles. No double has more than 17 digits.
+    """
+    smallest = pa.scalar(Decimal(10**_EXACT_DIGITS).scaleb(-kind.scale, _CONTEXT), kind)
+    whole = bounds.combine_chunks()
+    is_large = pc.fill_null(pc.greater_equal(pc.abs(whole), smallest), False)  # noqa: FBT003
+    if not pc.any(is_large).as_py():
+        return bounds
+    moved = [_moved(value, kind, rounding) for value in whole.filter(is_large).to_pylist()]
+    return pa.chunked_array([pc.replace_with_mask(whole, is_large, pa.array(moved, kind))])
+
+
+def _moved(value: Decimal, kind: pa.Decimal128Type, rounding: str) -> Decimal | None:
+    """The bound, or None if there is none for certain."""
+    if value in _INT64:
+        return None
+    found = value
+    if len(value.normalize(_CONTEXT).as_tuple().digits) <= _MOST_DIGITS_OF_A_DOUBLE:
+        margin = _MARGIN * abs(value)
+        moved = _CONTEXT.add(value, margin if rounding == ROUND_CEILING else -margin)
+        found = moved.quantize(Decimal(1).scaleb(-kind.scale), rounding, _CONTEXT)
+    return found if len(found.as_tuple().digits) <= kind.precision else None
 
 
 # --- from partition values -------------------------------------------------------------------------

@@ -48,8 +48,9 @@ def metrics_of(files: pa.Table, leaves: Sequence[Leaf]) -> Metrics:
             values.append((leaf.id, counts, known))
             nulls.append((leaf.id, encoding.longs(encoding.to_integers(null_count.fill_null(0))), known))
         if kind.name not in _WITHOUT_BOUNDS:
-            lower += _bounds(leaf, column.lower.combine_chunks(), _LOWER)
-            upper += _bounds(leaf, widened(column.upper, kind).combine_chunks(), _UPPER)
+            least, greatest = widened(column.lower, column.upper, kind)
+            lower += _bounds(leaf, least.combine_chunks(), _LOWER)
+            upper += _bounds(leaf, greatest.combine_chunks(), _UPPER)
     return Metrics(rows, *(encoding.maps(pairs) for pairs in (values, nulls, lower, upper)))
 
 

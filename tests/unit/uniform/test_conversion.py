@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -127,6 +128,20 @@ def test_bounds_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     twin.follow()
     (entry,) = entries_of(twin)
     assert (1 in entry.stats.lower, 1 in entry.stats.upper) == (True, False)
+
+
+def test_decimals_are_found_although_deltalake_rounds_their_bounds(tmp_path: Path) -> None:
+    values = {
+        "a": (18, 4, "12345678901234.5678"),
+        "b": (38, 0, str(10**27 + 1)),
+        "c": (20, 19, "-0.1234567890123456789"),
+    }
+    columns = {name: pa.array([Decimal(text)], pa.decimal128(*kind)) for name, (*kind, text) in values.items()}
+    write_deltalake(tmp_path, pa.table(columns))
+    twin = Twin(tmp_path)
+    twin.follow()
+    for name, (_, _, text) in values.items():
+        assert twin.iceberg().scan(row_filter=f"{name} = {text}").to_arrow().num_rows == 1, name
 
 
 def test_files_without_statistics_are_counted(tmp_path: Path) -> None:
