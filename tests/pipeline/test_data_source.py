@@ -204,7 +204,7 @@ def test_a_lance_table_at_a_time_has_the_rows_of_that_time(spark: SparkSession, 
     rows.write.format("moorage").mode("append").save(table)
 
     def count_at(moment: datetime) -> int:
-        return spark.read.format("moorage").option("timestampAsOf", moment.isoformat()).load(table).count()
+        return len(spark.read.format("moorage").option("timestampAsOf", moment.isoformat()).load(table).collect())
 
     assert (count_at(first), count_at(datetime.now(UTC))) == (1, 2)
     with pytest.raises(Exception, match="no version committed at or before 2001"):
