@@ -23,7 +23,6 @@ from moorage.pipeline.warm_session import WarmSession
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
-    from lance_namespace import TableVersion
     from pyspark.sql import SparkSession
 
 _RETENTION_DAYS: Final = 14
@@ -221,8 +220,9 @@ def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> 
     compaction, still need its files.
     """
     from moorage.client.lance.marks import PREFIX
+    from moorage.client.lance.versions import newest_first
 
-    found, dataset = _versions(lake, source), source.open()
+    found, dataset = list(newest_first(lake, source.id)), source.open()
     named = {each["version"] for each in dataset.tags.list().values() if each.get("branch") is None}
     named |= {each["parent_version"] for each in dataset.branches.list().values() if each.get("parent_branch") is None}
     named |= marked_versions(
@@ -235,21 +235,6 @@ def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> 
     first_kept = found[:kept][-1].version if found else 0
     removable = sorted({0, *range(first_kept)} - named)  # 0 is no version; an empty list would be refused
     return _Expired(sorted(old - named), kept, removable)
-
-
-def _versions(lake: Any, source: Source) -> list[TableVersion]:
-    """The versions of the main line, the newest first."""
-    from lance_namespace import ListTableVersionsRequest
-
-    found: list[TableVersion] = []
-    token = None
-    while True:
-        request = ListTableVersionsRequest(id=list(source.id), page_token=token, limit=1000, descending=True)
-        page = lake.list_table_versions(request)
-        found += page.versions
-        token = page.page_token
-        if not token or not page.versions:
-            return found
 
 
 def _spans(versions: Sequence[int]) -> list[tuple[int, int]]:
