@@ -46,6 +46,19 @@ def managed(spark: SparkSession, http: httpx.Client, name: str, rest: str = "", 
     return table.adopt()
 
 
+def test_an_append_runs_no_job_to_read_the_log(spark: SparkSession, http: httpx.Client) -> None:
+    """Delta would run five, which takes half a second."""
+    table = managed(spark, http, "quick")
+    delta, rows = DeltaTable(spark, table.full_name), boats(spark, [(4, "Bari", 40)]).coalesce(1)
+    spark.sparkContext.setJobGroup("quick", "an append")
+    try:
+        assert delta.append(rows).version == 2
+        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("quick")
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert len(jobs) == 1
+
+
 def test_every_feature_of_a_table_is_kept(spark: SparkSession, http: httpx.Client, tmp_path: Path) -> None:
     features = {
         "delta.enableRowTracking": "true",

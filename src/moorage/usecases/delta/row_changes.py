@@ -22,7 +22,7 @@ from moorage.core.versions import VersionKind
 from moorage.formats.delta.actions import SetTransaction
 from moorage.formats.delta.offer_steps import read_change, translate_row_change
 from moorage.formats.delta.offers import Dropped
-from moorage.formats.delta.shadow import hadoop_location
+from moorage.formats.delta.shadow import empty_checksum, hadoop_location
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.write_access import record_write_access
 from moorage.usecases.delta.compute import compute
@@ -41,6 +41,7 @@ from moorage.usecases.delta.shadows import (
     require_written,
     result_of,
     settle_offer,
+    side_of,
     target_of,
     unchanged,
 )
@@ -86,6 +87,8 @@ async def create_shadow(
     log = await log_of(ports, snapshot, chosen, hadoop_location(location))
     # Upkeep waits for this client, as for one that asked for credentials.
     await record_write_access(ports, table.id)
+    if not with_files:
+        await ports.storage.put_new(location, f"{folder}{LOG}{0:020}.crc", empty_checksum(side_of(snapshot)))
     await ports.storage.put_new(location, f"{folder}{LOG}{0:020}.json", log)
     last = None if app_id is None else snapshot.transactions.get(app_id)
     return ChangeShadow(

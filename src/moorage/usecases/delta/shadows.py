@@ -41,14 +41,17 @@ async def log_of(ports: Ports, snapshot: Snapshot, chosen: object, root: str) ->
     """The log of a shadow with these files of the snapshot."""
     from moorage.formats.delta.replay import packed
 
-    side = TableSide(
+    return await compute(ports, log_of_shadow, await asyncio.to_thread(packed, chosen), side_of(snapshot), root)
+
+
+def side_of(snapshot: Snapshot) -> TableSide:
+    return TableSide(
         timestamp_ms=snapshot.timestamp_ms,
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         domains=snapshot.domains,
         transactions=snapshot.transactions,
     )
-    return await compute(ports, log_of_shadow, await asyncio.to_thread(packed, chosen), side, root)
 
 
 async def files_named(snapshot: Snapshot, paths: Collection[str], root: str) -> bytes:

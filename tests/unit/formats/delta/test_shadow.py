@@ -14,7 +14,7 @@ from moorage.formats.delta.file_actions import AddFile, DeletionVector, Texts
 from moorage.formats.delta.offers import Dropped, Target, Translation, input_paths, read_shadow_commit, translate
 from moorage.formats.delta.partition_values import original_values
 from moorage.formats.delta.schema import parse_schema
-from moorage.formats.delta.shadow import TableSide, hadoop_location, shadow_log
+from moorage.formats.delta.shadow import TableSide, empty_checksum, hadoop_location, shadow_log
 
 ROOT = "file:/lake/t/"
 FOLDER = "compact-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11/3f9a0c2be417/"
@@ -116,6 +116,17 @@ def test_a_shadow_has_the_features_of_the_table_but_is_not_managed() -> None:
     assert metadata["metaData"]["configuration"] == {**kept, "delta.enableExpiredLogCleanup": "false"}
     assert domain["domainMetadata"] == {"domain": "delta.clustering", "configuration": "{}", "removed": False}
     assert txn["txn"]["version"] == 3
+
+
+def test_the_checksum_of_an_empty_shadow_says_what_its_log_does() -> None:
+    table = side(**{"delta.enableRowTracking": "true"})
+    info, protocol, metadata, domain, txn = lines(shadow_log(table, (), ROOT))
+    checksum = json.loads(empty_checksum(table))
+    assert checksum["txnId"] == info["commitInfo"]["txnId"]
+    assert (checksum["protocol"], checksum["metadata"]) == (protocol["protocol"], metadata["metaData"])
+    assert (checksum["domainMetadata"], checksum["setTransactions"]) == ([domain["domainMetadata"]], [txn["txn"]])
+    assert (checksum["numFiles"], checksum["allFiles"]) == (0, [])
+    assert checksum["inCommitTimestampOpt"] == info["commitInfo"]["inCommitTimestamp"]
 
 
 def test_files_and_vectors_are_named_by_absolute_paths() -> None:
