@@ -196,9 +196,21 @@ def remove_orphans(
         older_than=timestamp(time.time() * 1000 - options.older_than_days * _DAY_MS),
         dry_run=str(options.dry_run).lower(),
         prefix_listing="true",
+        **listed_location(table.location or ""),
     )
     files = [row["orphan_file_location"] for row in found]
     return {"orphans": len(files), "deleted": 0 if options.dry_run else len(files), "files": files[:_MAX_NAMED]}
+
+
+def listed_location(location: str) -> dict[str, str]:
+    """The location of a table on local disk as listings of it spell it, as an argument.
+
+    Iceberg recognises hidden files only below the location in its own spelling, and would delete them otherwise. The
+    state of ingests is hidden in the folder of the table.
+    """
+    if not location.startswith("file:"):
+        return {}
+    return {"location": literal(f"file:/{location.removeprefix('file:').strip('/')}")}
 
 
 def _require_owned_files(properties: dict[str, str]) -> None:
