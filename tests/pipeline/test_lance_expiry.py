@@ -92,3 +92,17 @@ def test_a_write_that_is_repeated_after_its_version_is_old_adds_nothing(
     assert found["versions"] == 4, "of the marks, only the newest one is needed"
     assert not commit_with_mark(table.lake, table.id, Mark("stream", 2), lambda to: table.write(2, to))
     assert table.ids() == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_expiry_that_may_remove_nothing_is_futile(server: ServerProcess, client: Client, schema: str) -> None:
+    """Without that, the server would enqueue another one every hour."""
+    table = Table(server, client, schema)
+    for number in range(1, 4):
+        table.open().tags.create(f"v{number}", number)
+        table.write(number, table.lake)
+    found = table.expire()
+    assert (found["versions"], found["before"]) == (0, {"stored_versions": 4})
+    assert found["before"] == found["after"]
+    table.write(4, table.lake)
+    found = table.expire()
+    assert (found["versions"], found["after"]) == (1, {"stored_versions": 4})

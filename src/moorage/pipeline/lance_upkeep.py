@@ -197,6 +197,8 @@ def expire_lance(
         age, found.kept, error_if_tagged_old_versions=False, versions=found.removable
     )
     return {
+        "before": {"stored_versions": found.total},
+        "after": {"stored_versions": found.total - len(found.versions)},
         "versions": len(found.versions),
         "old_versions": removed.old_versions,
         "bytes_removed": removed.bytes_removed,
@@ -204,6 +206,8 @@ def expire_lance(
 
 
 class _Expired(NamedTuple):
+    total: int
+    """The number of versions of the main line."""
     versions: list[int]
     """The versions of the main line whose records may be removed, ascending."""
     kept: int
@@ -234,7 +238,7 @@ def _expired(lake: Any, source: Source, *, before: datetime, keep_last: int) -> 
     old = {each.version for each in found[kept:] if (each.timestamp_millis or 0) < limit_ms}
     first_kept = found[:kept][-1].version if found else 0
     removable = sorted({0, *range(first_kept)} - named)  # 0 is no version; an empty list would be refused
-    return _Expired(sorted(old - named), kept, removable)
+    return _Expired(len(found), sorted(old - named), kept, removable)
 
 
 def _spans(versions: Sequence[int]) -> list[tuple[int, int]]:
