@@ -11,13 +11,15 @@ from moorage.core.errors import InvalidInput
 from moorage.core.jobs import CHECKPOINT, COMPACT, EXPIRE, ORPHANS, STATISTICS
 
 MIN_TARGET_MB: Final = 8
+MAX_TARGET_MB: Final = 2**31 - 1
+"""As the Unity API states. A job that it accepted with more than its worker does would fail."""
 _Columns = Annotated[tuple[str, ...], Meta(max_length=32)]
 
 
 class CompactOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to rewrite the files of a table."""
 
-    target_file_size_mb: Annotated[int, Meta(ge=MIN_TARGET_MB, le=1024 * 1024)] | None = None
+    target_file_size_mb: Annotated[int, Meta(ge=MIN_TARGET_MB, le=MAX_TARGET_MB)] | None = None
     sort_by: _Columns = ()
     """Iceberg: sort the rows of rewritten files by these columns."""
     zorder_by: _Columns = ()

@@ -102,6 +102,18 @@ async def test_an_open_dry_run_does_not_stand_for_an_expiry(house: House, spec: 
     assert (ids[0] != ids[1], ids[0]) == (True, ids[2])
 
 
+async def test_a_vacuum_cannot_be_requested_and_is_not_offered(house: House, spec: DeltaClient) -> None:
+    await spec.make()
+    path = "/catalogs/lake/namespaces/sea/tables/t/jobs"
+    refused = await house.console.post(path, {"kind": "vacuum", "args": {}})
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert (
+        message
+        == "kind 'vacuum' does not exist for 'lake.sea.t'; its kinds are checkpoint, compact, expire, statistics"
+    )
+
+
 async def test_a_share_with_history_holds_its_start_version(house: House, spec: DeltaClient) -> None:
     table = await grown(spec)
     await share(spec, history_data_sharing_status="ENABLED", start_version=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.core.job_options import CompactOptions, parse_options
 from moorage.core.jobs import COMPACT
 from moorage.core.securables import Doc, TableDoc
 from moorage.testing import builders as make
@@ -58,7 +59,12 @@ async def test_the_colon_may_be_encoded(uc: Unity, table: str) -> None:
     assert done(await uc.post(f"/tables/{table}%3Acompact"), 202)["kind"] == COMPACT
 
 
-@pytest.mark.parametrize("size", [7, 0, -1, 2**40, "64", 64.5, True])
+async def test_the_worker_accepts_the_largest_target_size_that_the_request_accepts(uc: Unity, table: str) -> None:
+    job = done(await uc.post(f"/tables/{table}:compact", {"target_file_size_mb": 2**31 - 1}), 202)
+    assert parse_options(job["args"], CompactOptions).target_file_size_mb == 2**31 - 1
+
+
+@pytest.mark.parametrize("size", [7, 0, -1, 2**31, "64", 64.5, True])
 async def test_an_invalid_target_size_is_refused(uc: Unity, table: str, size: object) -> None:
     answer = await uc.post(f"/tables/{table}:compact", {"target_file_size_mb": size})
     assert "target_file_size_mb" in invalid(answer)

@@ -42,7 +42,7 @@ async def request_job(ports: Ports, errand: Errand, address: Address, kind: str,
         table = (await reach_relation(ports, caller, address, Privilege.MODIFY))[-1]
         found = ports.formats.of(table)
         if kind not in found.job_kinds or kind not in OPTIONS:
-            kinds = ", ".join(sorted(found.job_kinds)) or "none"
+            kinds = ", ".join(sorted(found.job_kinds & OPTIONS.keys())) or "none"
             raise InvalidInput(f"kind {kind!r} does not exist for '{address}'; its kinds are {kinds}", field="kind")
         require_options(kind, args, found.name)
         return await prepare_table_job(ports, table, kind, args)
