@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,31 @@ def test_parquet_files_of_several_types_are_fitted_to_the_columns(taken: Taken, 
     assert {name for name, _ in rejected} == {"b.parquet", "c.parquet", "d.parquet", *broken}
     for name in broken:
         assert "not a Parquet file" in rejected[name, None]  # Spark or Arrow reads it first, each in its words
+
+
+def test_parquet_files_as_pandas_writes_them_are_taken(taken: Taken, tmp_path: Path) -> None:
+    """Spark alone refuses timestamps in nanoseconds and times, without the name of the file."""
+    moment, early = datetime(2026, 11, 16, 12, 30, 5, 123456, tzinfo=UTC), datetime(1969, 12, 31, 23, 0, tzinfo=UTC)
+    local = [each.replace(tzinfo=None) for each in (moment, early)]
+    files = {
+        "a.parquet": {
+            "id": [1, 2],
+            "at": pa.array([moment, early], pa.timestamp("ns", "UTC")),
+            "local": pa.array(local, pa.timestamp("ns")),
+        },
+        "b.parquet": {"id": [3], "at": pa.array([moment], pa.timestamp("us", "UTC"))},
+        "c.parquet": {"id": [4], "time": pa.array([1], pa.time64("us"))},
+        "d.parquet": {"id": [5], "in": pa.array([{"at": moment}], pa.struct([("at", pa.timestamp("ns"))]))},
+    }
+    (tmp_path / "in").mkdir()
+    for name, columns in files.items():
+        parquet.write_table(pa.table(columns), tmp_path / "in" / name)
+    assert taken.of({}).rows == 3
+    found = [(row.id, row.at and row.at.astimezone(UTC), row.local) for row in taken.rows()]
+    assert found == [(1, moment, local[0]), (2, early, local[1]), (3, moment, None)]
+    reasons = taken.rejected()
+    assert "The data type TIME is not supported" in reasons["c.parquet", None]
+    assert "'in' has nanoseconds within a struct" in reasons["d.parquet", None]
 
 
 def test_names_with_characters_of_patterns_are_names(taken: Taken) -> None:

@@ -5,8 +5,8 @@ A value that cannot become one of its column rejects its row. Fields are matched
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 _BROKEN_FOOTER: Final = "deserialize thrift"
-_SPARK_CANNOT_MERGE: Final = ("CANNOT_MERGE_SCHEMAS", "COLUMN_ALREADY_EXISTS")
+_ODD_TYPES: Final = ("PARQUET_TYPE", "UNSUPPORTED_TIME_TYPE")
+_APART: Final = ("CANNOT_MERGE_SCHEMAS", "COLUMN_ALREADY_EXISTS", *_ODD_TYPES)
+"""Errors of Spark about files that it cannot read together, or of which it cannot read one."""
+NANOSECONDS_AS_NUMBERS: Final = "spark.sql.legacy.parquet.nanosAsLong"
+"""A setting of Spark. Without it, Spark refuses files with timestamps in nanoseconds, which pandas writes."""
 
 
 def quoted(name: str) -> str:
@@ -36,16 +40,54 @@ def columnar_frames(spark: SparkSession, paths: list[str], kind: str) -> list[Da
     if kind == "avro":
         return [load(members) for members in by_schema(paths).values()]
     try:
-        return [load(paths)]
+        with _setting(spark, NANOSECONDS_AS_NUMBERS, "false"):  # the numbers would not be told from others
+            return [load(paths)]
     except Exception as error:
-        if not any(each in str(error) for each in _SPARK_CANNOT_MERGE):
+        if not any(each in str(error) for each in _APART):
             raise
-    return [load(members) for members in by_footer(paths).values()]
+    frames = []
+    for schema, members in by_footer(paths):
+        try:
+            frames.append(_without_nanoseconds(load(members), schema, members[0]))
+        except Exception as error:
+            if any(each in str(error) for each in _ODD_TYPES):
+                raise UnreadableFile(members[0], str(error)) from error
+            raise
+    return frames
 
 
-def by_footer(paths: Iterable[str]) -> dict[str, list[str]]:
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
+
+
+def _without_nanoseconds(rows: DataFrame, schema: pa.Schema, path: str) -> DataFrame:
+    """Timestamps in nanoseconds, which Spark has read as numbers, in microseconds."""
+    from pyspark.sql import functions as f
+
+    columns = []
+    for field in schema:
+        name = quoted(field.name)
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            micros = f"{name} div 1000"
+            seconds = f"CAST({micros} AS DECIMAL(18, 0)) / 1000000"
+            local = f"TIMESTAMP_NTZ'1970-01-01' + make_dt_interval(0, 0, 0, {seconds})"
+            columns.append(f.expr(f"timestamp_micros({micros})" if field.type.tz else local).alias(field.name))
+        elif "timestamp[ns" in str(field.type):
+            raise UnreadableFile(path, f"the column {field.name!r} has nanoseconds within a {field.type}")
+        else:
+            columns.append(f.col(name))
+    return rows.select(*columns)
+
+
+def by_footer(paths: Iterable[str]) -> list[tuple[pa.Schema, list[str]]]:
     """Parquet files with the same columns and types."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    groups: dict[str, tuple[pa.Schema, list[str]]] = {}
     for path in paths:
         system, name = open_location(path)
         try:
@@ -56,8 +98,8 @@ def by_footer(paths: Iterable[str]) -> dict[str, list[str]]:
                 raise
             raise UnreadableFile(path, f"not a Parquet file: {error}") from None
         require_distinct(path, schema.names)
-        groups[schema.remove_metadata().to_string()].append(path)
-    return groups
+        groups.setdefault(schema.remove_metadata().to_string(), (schema, []))[1].append(path)
+    return list(groups.values())
 
 
 def fitted(rows: DataFrame, schema: StructType, raw: str) -> DataFrame:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from moorage.pipeline.ingest.batches import Batch, BatchLog
 from moorage.pipeline.ingest.files import SourceFile, find_files, input_format_of, location_of, source_id
+from moorage.pipeline.ingest.fitting import NANOSECONDS_AS_NUMBERS
 from moorage.pipeline.ingest.parsing import (
     BLOCK,
     FILE,
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 _REJECTED_TABLE: Final = "_rejected"
 """The end of its name."""
-_FOR_SMALL_FILES: Final = {
+_DURING_INGEST: Final = {
     # Spark counts the opening of a file as 4 MB: 10,000 small files become 313 tasks, and 313 files of the table.
     "spark.sql.files.openCostInBytes": ("4194304b", "16384"),
     # Spark looks up each of 10,000 files in a task of its own.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": ("10000", "64"),
+    NANOSECONDS_AS_NUMBERS: ("false", "true"),
 }
 """Setting → its default, and the value during an ingest."""
 _MOST_UNREADABLE: Final = 100
@@ -47,7 +49,7 @@ _MOST_UNREADABLE: Final = 100
 def ingest(spark: SparkSession, request: Request, tell: Tell = lambda _: None) -> Summary:
     """Take the files of the source that were not taken yet. Run it again at any time, also after a kill."""
     require_plausible(request)
-    with _many_files_per_task(spark):
+    with _suitable_settings(spark):
         return _ingest(spark, request, tell)
 
 
@@ -83,13 +85,11 @@ def _take_new(run: _Run, files: list[SourceFile], total: Summary) -> None:
 
 
 @contextmanager
-def _many_files_per_task(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in _FOR_SMALL_FILES}
-    changed = [
-        name for name, value in before.items() if value == _FOR_SMALL_FILES[name][0]
-    ]  # the user chose the others
+def _suitable_settings(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in _DURING_INGEST}
+    changed = [name for name, value in before.items() if value == _DURING_INGEST[name][0]]  # the user chose the others
     for name in changed:
-        spark.conf.set(name, _FOR_SMALL_FILES[name][1])
+        spark.conf.set(name, _DURING_INGEST[name][1])
     try:
         yield
     finally:
