@@ -116,12 +116,16 @@ def test_an_upsert_keeps_the_newest_row_of_each_key(
         mode="upsert",
         key=("id",),
     )
-    put(source, "a.json", [{"id": 1, "name": "old"}, {"id": 2, "name": "two"}, {"id": 1, "name": "newer"}])
+    put(
+        source,
+        "a.json",
+        [{"id": 1, "name": "old"}, {"id": 2, "name": "two"}, {"id": 1, "name": "newer"}, {"name": "x"}],
+    )
     ingest(spark, request)
-    put(source, "b.json", [{"id": 1, "name": "newest"}, {"id": 3, "name": "three"}])
+    put(source, "b.json", [{"id": 1, "name": "newest"}, {"id": 3, "name": "three"}, {"id": None, "name": "without"}])
     ingest(spark, request)
-    rows = {row.id: row.name for row in table_of(spark, table, kind).collect()}
-    assert rows == {1: "newest", 2: "two", 3: "three"}
+    rows = sorted((row.id or 0, row.name) for row in table_of(spark, table, kind).collect())
+    assert rows == [(0, "without"), (1, "newest"), (2, "two"), (3, "three")]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -214,6 +214,7 @@ class SourceTarget(Target):
         import lance
 
         from moorage.client.lance.marks import Mark, commit_with_mark
+        from moorage.pipeline.ingest.lance_merge import merge_rows
 
         arrow, table = rows.toArrow(), list(split_name(self.name))
         if not arrow.num_rows:
@@ -221,8 +222,7 @@ class SourceTarget(Target):
 
         def merge(transaction: Any) -> None:
             dataset = lance.dataset(namespace_client=transaction, table_id=table)
-            merge = dataset.merge_insert(list(key)).when_matched_update_all().when_not_matched_insert_all()
-            merge.execute(arrow.cast(dataset.schema))
+            merge_rows(dataset, arrow.cast(dataset.schema), key)
 
         commit_with_mark(self._lake(), table, Mark(app_id, number), merge, token=self.request.token)
 
