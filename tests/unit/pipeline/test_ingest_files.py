@@ -182,6 +182,14 @@ def test_empty_lines_before_the_header_are_not_the_header(tmp_path: Path) -> Non
     assert _header(str(tmp_path / "a.csv"), ",") == ("id", "name")
 
 
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_a_csv_file_that_cannot_be_unpacked_is_named(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"a.csv.{suffix}"
+    file.write_bytes(b"id,name\n1,a\n" * 100)
+    with pytest.raises(UnreadableFile, match=rf"a\.csv\.{suffix}: its header cannot be read: "):
+        _header(str(file), ",")
+
+
 def test_the_name_of_a_file_tells_its_delimiter() -> None:
     names = {"/in/a.csv": ",", "/in/a.TSV.gz": "\t", "/in/a.tsv": "\t", "/in/tsv": ","}
     assert {name: delimiter_of(name, None) for name in names} == names

@@ -32,6 +32,7 @@ _SAMPLE_BYTES: Final = 32 * 1024 * 1024
 _LINE_FORMATS: Final = ("json", "csv", "text")
 _QUOTE: Final = '"'
 _LINE_BREAK: Final = re.compile("\r\n|\r|\n")
+_BROKEN_ARCHIVE: Final = re.compile("inflate|decompress", re.IGNORECASE)
 _INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _MOST_MISSED: Final = 3
 """After so many records of a file that are on none of its lines, as in another encoding, the search ends."""
@@ -219,7 +220,9 @@ def _header(path: str, delimiter: str) -> tuple[str, ...]:
     with _opened(path) as source:
         try:
             names = next(filter(None, csv.reader(source, delimiter=delimiter)), [])
-        except csv.Error as error:
+        except (csv.Error, OSError) as error:
+            if isinstance(error, OSError) and not _BROKEN_ARCHIVE.search(str(error)):  # the store cannot be reached
+                raise
             raise UnreadableFile(path, f"its header cannot be read: {error}") from None
     header = tuple(name or f"_c{at}" for at, name in enumerate(names))
     require_distinct(path, header)
