@@ -96,6 +96,20 @@ def test_bytes_that_are_no_utf_8_are_set_aside(taken: Taken) -> None:
     assert taken.rejected() == {("a.log", 2): "the line is not encoded in UTF-8"}
 
 
+def test_csv_records_that_are_no_utf_8_are_set_aside(taken: Taken) -> None:
+    """Spark alone stores another character in place of each odd byte. A file may have that character as its own."""
+    files = {
+        "a.csv": "id,name\n1,caf\ufffd\n".encode(),
+        "b.csv": b"id,name\n2,plain\n3,caf\xe9\n",
+        "c.csv.gz": gzip.compress(b"name,id\ncaf\xe9,4\n\xc3\xa9,5\n"),
+    }
+    found = taken.of(files, "id long, name string")
+    assert (found.rows, found.rejected) == (3, 2)
+    assert [tuple(row) for row in taken.rows()] == [(1, "caf\ufffd"), (2, "plain"), (5, "é")]
+    reason = "the line is not encoded in UTF-8"
+    assert taken.rejected() == {("b.csv", 3): reason, ("c.csv.gz", 2): reason}
+
+
 def test_parquet_files_of_several_types_are_fitted_to_the_columns(taken: Taken, tmp_path: Path) -> None:
     """A struct by the names of its fields. Spark alone refuses such files, and casts structs by position."""
     files = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pyarrow import fs
 
 from moorage.pipeline.ingest import csv_files
 from moorage.pipeline.ingest.batches import BatchLog, LocalFolder
-from moorage.pipeline.ingest.csv_files import delimiter_of, has_line_breaks
+from moorage.pipeline.ingest.csv_files import delimiter_of, has_line_breaks, is_utf8
 from moorage.pipeline.ingest.files import (
     SourceFile,
     UnreadableFile,
@@ -161,6 +162,17 @@ def test_a_record_of_several_lines_has_the_number_of_its_first_line(tmp_path: Pa
 def test_line_breaks_in_fields_are_found(tmp_path: Path, text: str, found: bool) -> None:  # noqa: FBT001
     (tmp_path / "a.csv").write_text(text)
     assert has_line_breaks(fs.LocalFileSystem(), str(tmp_path / "a.csv")) is found
+
+
+@pytest.mark.parametrize(
+    ("data", "valid"),
+    [("é".encode() * 5_000_000, True), (b"caf\xe9\n", False), (b"\xc3", False), (b"", True), (b"a\0b", True)],
+    ids=["chunks", "latin", "cut", "empty", "null"],
+)
+def test_bytes_that_are_not_utf_8_are_found(tmp_path: Path, data: bytes, valid: bool) -> None:  # noqa: FBT001
+    (tmp_path / "a.csv").write_bytes(data)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(data, 1))
+    assert is_utf8(str(tmp_path / "a.csv")) is is_utf8(str(tmp_path / "a.csv.gz")) is valid
 
 
 def test_large_csv_files_are_split_unless_a_field_has_line_breaks(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from codecs import getincrementaldecoder
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -13,6 +15,8 @@ from moorage.pipeline.ingest.files import PACKED, open_location
 
 SPLIT_BYTES: Final = 128 * 1024 * 1024
 """Spark reads larger files in several tasks, which cannot know whether they begin between quotes."""
+BROKEN_ARCHIVE: Final = re.compile("inflate|decompress", re.IGNORECASE)
+"""In the errors about compressed files that cannot be unpacked. Other errors are those of a store."""
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _QUOTE, _LINE_FEED = b'"\n'
 
@@ -37,6 +41,23 @@ def by_line_breaks(paths: Iterable[str], sizes: Mapping[str, int]) -> dict[bool,
         is_one_task = sizes[path] <= SPLIT_BYTES or path.endswith(PACKED)
         groups[is_one_task or has_line_breaks(*open_location(path))].append(path)
     return groups
+
+
+def is_utf8(path: str) -> bool:
+    """Whether the whole file is UTF-8. Spark stores another character in place of other bytes, without a word."""
+    system, name = open_location(path)
+    decoder = getincrementaldecoder("utf-8")()
+    with system.open_input_stream(name, compression="detect") as source:
+        try:
+            while data := source.read(_CHUNK_BYTES):
+                decoder.decode(data)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        except OSError as error:  # Spark finds it too, and names the file
+            if not BROKEN_ARCHIVE.search(str(error)):
+                raise
+    return True
 
 
 def has_line_breaks(system: fs.FileSystem, name: str) -> bool:

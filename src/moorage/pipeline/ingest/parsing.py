@@ -8,12 +8,13 @@ import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import pyarrow as pa
 
-from moorage.pipeline.ingest.csv_files import by_line_breaks, delimiter_of
+from moorage.pipeline.ingest.csv_files import BROKEN_ARCHIVE, by_line_breaks, delimiter_of, is_utf8
 from moorage.pipeline.ingest.files import SourceFile, UnreadableFile, open_location, require_distinct, spark_paths
 from moorage.pipeline.ingest.fitting import columnar_frames, fitted, quoted, unknown_fields
 from moorage.pipeline.ingest.requests import IngestRefused, Request
@@ -32,8 +33,10 @@ _SAMPLE_BYTES: Final = 32 * 1024 * 1024
 _LINE_FORMATS: Final = ("json", "csv", "text")
 _QUOTE: Final = '"'
 _LINE_BREAK: Final = re.compile("\r\n|\r|\n")
-_BROKEN_ARCHIVE: Final = re.compile("inflate|decompress", re.IGNORECASE)
 _INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_REPLACEMENT: Final = "\ufffd"
+"""Stands for bytes that are not UTF-8."""
+_READERS: Final = 16
 _MOST_MISSED: Final = 3
 """After so many records of a file that are on none of its lines, as in another encoding, the search ends."""
 
@@ -184,11 +187,35 @@ def _csv(spark: SparkSession, files: Sequence[SourceFile], schema: StructType, r
         chosen = [_present(present.get(name.lower()), name, schema) for name in schema.names]
         for multi_line, alike in by_line_breaks(members, sizes).items():
             reader = _csv_reader(spark, delimiter, header=request.header, multi_line=multi_line).schema(columns)
-            rows = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW).csv(spark_paths(alike))
-            frames.append(rows.select(*chosen, RAW))
+            reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW)
+            for encoded, those in _by_encoding(alike).items():
+                rows = reader.csv(spark_paths(those))
+                frames.append(rows.select(*chosen, RAW if encoded else _with_odd_bytes(columns, delimiter)))
     if not frames:
         return _empty(spark, schema)
     return _records(frames, (name for _, header in groups for name in header))
+
+
+def _by_encoding(paths: list[str]) -> dict[bool, list[str]]:
+    """The files that are UTF-8 as a whole, and those that are not."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = list(pool.map(is_utf8, paths))
+    groups = {each: [path for path, is_so in zip(paths, found, strict=True) if is_so == each] for each in (True, False)}
+    return {each: members for each, members in groups.items() if members}
+
+
+def _with_odd_bytes(columns: StructType, delimiter: str) -> Column:
+    """RAW, also of a record with bytes that are not UTF-8, which Spark has replaced."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType
+
+    named = [field for field in columns.fields if field.name != RAW]
+    texts = (f.col(quoted(field.name)) for field in named if isinstance(field.dataType, StringType))
+    is_odd: Column = f.lit(False)  # noqa: FBT003  a literal of Spark
+    for text in texts:
+        is_odd = is_odd | f.coalesce(f.contains(text, f.lit(_REPLACEMENT)), f.lit(False))  # noqa: FBT003
+    record = f.to_csv(f.struct(*[f.col(quoted(field.name)) for field in named]), {"sep": delimiter})
+    return f.coalesce(f.col(RAW), f.when(is_odd, record)).alias(RAW)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -221,7 +248,7 @@ def _header(path: str, delimiter: str) -> tuple[str, ...]:
         try:
             names = next(filter(None, csv.reader(source, delimiter=delimiter)), [])
         except (csv.Error, OSError) as error:
-            if isinstance(error, OSError) and not _BROKEN_ARCHIVE.search(str(error)):  # the store cannot be reached
+            if isinstance(error, OSError) and not BROKEN_ARCHIVE.search(str(error)):  # the store cannot be reached
                 raise
             raise UnreadableFile(path, f"its header cannot be read: {error}") from None
     header = tuple(name or f"_c{at}" for at, name in enumerate(names))
@@ -329,7 +356,7 @@ def numbered_lines(path: str, last: int = 0) -> Generator[tuple[int, str]]:
 
 
 def _reason(kind: str, record: str, schema: dict[str, str]) -> str:
-    if kind == "text":
+    if kind == "text" or (kind == "csv" and _REPLACEMENT in record):
         return "the line is not encoded in UTF-8"
     if kind != "json":
         return f"the record does not fit the columns {', '.join(f'{name} {kind}' for name, kind in schema.items())}"
