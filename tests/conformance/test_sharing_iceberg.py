@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, StringType
 
-from tests.conformance.lakes import attach_spark, pyiceberg_of
+from tests.conformance.lakes import attach_spark, pyiceberg_of, send_request
 from tests.conformance.shares import ShareServer, share_server
 
 delta_sharing = pytest.importorskip("delta_sharing")
@@ -183,6 +184,27 @@ def test_files_outside_of_the_table_are_refused_before_the_response_begins(
         answer = _post(shares, "outside", body)
         assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
         assert "outside of its location" in answer.json()["message"]
+
+
+def test_an_error_does_not_tell_recipients_where_files_are(shares: ShareServer, lake: RestCatalog) -> None:
+    lake.create_table("sea.misplaced", ROWS.schema)
+    snapshot = {
+        "snapshot-id": 7,
+        "sequence-number": 1,
+        "timestamp-ms": int(time.time() * 1000),
+        "manifest-list": "file:///srv/finance/snap-7.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+    }
+    branch = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 7}
+    updates = [{"action": "add-snapshot", "snapshot": snapshot}, branch]
+    path = "/iceberg/v1/lake/namespaces/sea/tables/misplaced"
+    send_request(shares.server, "POST", path, json={"requirements": [], "updates": updates})
+    shares.offer("misplaced", register=False)
+    answer = _post(shares, "misplaced", {})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
+    assert "finance" not in answer.text
+    assert "tell its provider" in answer.text
 
 
 def test_delete_files_are_refused_with_the_reason(shares: ShareServer, spark: Any) -> None:

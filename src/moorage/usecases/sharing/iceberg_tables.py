@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from moorage.snapshots.partition_filter import PartitionFilter
     from moorage.snapshots.snapshot import Snapshot
     from moorage.snapshots.snapshots import Changes
+
+_log = logging.getLogger(__name__)
 
 _Key: TypeAlias = tuple[str, int, str | None, bool]
 """Table, version of its metadata, location of the table, and whether its share has a partition filter."""
@@ -164,11 +168,15 @@ async def _read(ports: Ports, shared: SharedTable, version: int, document: Docum
     table = shared.table
     snapshot = current_snapshot(document)
     source = TableFiles(table.id, table.locations)
-    listed = () if snapshot is None else await read_manifest_list(ports, source, snapshot)
     specs = specs_of(document)
-    manifests = await read_manifests(ports, source, [each for each in listed if each.live != 0], specs)
+    with _naming_no_file(shared):
+        listed = () if snapshot is None else await read_manifest_list(ports, source, snapshot)
+        manifests = await read_manifests(ports, source, [each for each in listed if each.live != 0], specs)
     files = [file for manifest in manifests for file in manifest.files]
-    vectors = await _vectors(ports, source, await asyncio.to_thread(vectors_of, files, specs))
+    named = await asyncio.to_thread(vectors_of, files, specs)
+    with _naming_no_file(shared):
+        places = {vector.path: source.locate(vector.path) for vector in named.values()}
+    vectors = await _vectors(ports, places, named)
 
     def build() -> Snapshot:
         location = table.doc.location or ""
@@ -193,8 +201,26 @@ async def _read(ports: Ports, shared: SharedTable, version: int, document: Docum
     return await asyncio.to_thread(build)
 
 
-async def _vectors(ports: Ports, source: TableFiles, named: Mapping[str, ContentFile]) -> dict[str, DeletionVector]:
-    """The deletion vectors of data files, by data file. Each file of vectors is read once."""
+@contextmanager
+def _naming_no_file(shared: SharedTable) -> Iterator[None]:
+    """Replace the reason why the files of a snapshot cannot be read, which names one of them."""
+    try:
+        yield
+    except Unsupported as error:
+        _log.warning("table %s of share %s cannot be read: %s", shared.table.id, shared.share, error.message)
+        raise Unsupported(
+            f"table '{full_name(shared)}' has metadata files that are too large or outside of its location, so it "
+            "cannot be read through a share; tell its provider"
+        ) from error
+
+
+async def _vectors(
+    ports: Ports, places: Mapping[str, tuple[str, str]], named: Mapping[str, ContentFile]
+) -> dict[str, DeletionVector]:
+    """The deletion vectors of data files, by data file. Each file of vectors is read once.
+
+    `places` are the locations of the files of vectors, and their keys.
+    """
     from moorage.formats.sharing.from_iceberg import to_vector
 
     by_file: defaultdict[str, list[tuple[str, ContentFile]]] = defaultdict(list)
@@ -210,7 +236,7 @@ async def _vectors(ports: Ports, source: TableFiles, named: Mapping[str, Content
     found: dict[str, DeletionVector] = {}
 
     async def read(path: str) -> None:
-        (start, end), (root, key) = spans[path], source.locate(path)
+        (start, end), (root, key) = spans[path], places[path]
         async with turns:
             data = await ports.storage.read_range(root, key, start=start, end=end) or b""
         for data_file, vector in by_file[path]:
