@@ -31,6 +31,8 @@ class Column(NamedTuple):
     is_partition: bool
     was_float: bool = False
     """Whether older files have floats, and newer ones doubles."""
+    is_collated: bool = False
+    """Whether readers compare its texts by other rules than the bytes, for example without regard to case."""
 
 
 class Bounds(NamedTuple):
@@ -63,6 +65,7 @@ def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Col
     inner: DataType = schema
     path: list[str] = []
     changes: object = None
+    is_collated = False
     is_mapped = metadata.configuration.get(MAPPING_MODE, "none") != "none"
     for name in names:
         field = inner.field(name) if isinstance(inner, Schema) else None
@@ -70,6 +73,7 @@ def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Col
             return None
         path.append(field.physical_name if is_mapped else field.name)
         inner, changes = field.type, field.metadata.get(TYPE_CHANGES)
+        is_collated = any("collation" in key.lower() for key in field.metadata)
     if not isinstance(inner, Primitive | Decimal):
         return None
     kind = column_type(inner)
@@ -77,7 +81,8 @@ def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Col
     is_partition = len(names) == 1 and names[0].lower() in partitions
     if kind is None:
         return None
-    return Column(tuple(path), kind, is_partition, was_float=kind.name == "double" and _names_float(changes))
+    was_float = kind.name == "double" and _names_float(changes)
+    return Column(tuple(path), kind, is_partition, was_float, is_collated)
 
 
 def _names_float(changes: object) -> bool:

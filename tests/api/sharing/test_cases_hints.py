@@ -278,6 +278,23 @@ async def test_sql_hints_that_take_long_to_parse_are_ignored_together(shared: Pr
         assert await names(recipient, predicateHints=hints, limitHint=1) == ALL
 
 
+async def test_hints_on_a_column_with_a_collation_are_ignored(provider: Provider, recipient: Recipient) -> None:
+    """Readers may compare its texts without regard to case. The bounds are in the order of bytes."""
+    described = metadata({"q": "string", "s": "string"}, partitions=["q"])
+    schema = json.loads(described["metaData"]["schemaString"])
+    for field in schema["fields"]:
+        field["metadata"] = {"__COLLATIONS": {field["name"]: "spark.UTF8_LCASE"}}
+    described["metaData"]["schemaString"] = json.dumps(schema)
+    texts = {"a": "Oslo", "b": "Rome"}
+    files = [add(name, partitionValues={"q": t}, stats=statistics(s=(t, t, 0))) for name, t in texts.items()]
+    commit(provider.log(), PROTOCOL, described, *files)
+    await provider.offer()
+    for name in ("q", "s"):
+        assert await names(recipient, predicateHints=[f"{name} = 'rome'"], limitHint=1) == "ab"
+        hint = compare("equal", name, "string", "rome")
+        assert await names(recipient, jsonPredicateHints=json.dumps(hint)) == "ab"
+
+
 @pytest.mark.parametrize("number", ["1e-999999999", "1e999999999"])
 def test_a_number_that_takes_seconds_to_compare_is_not_understood(number: str) -> None:
     with pytest.raises(NotUnderstood):

@@ -202,7 +202,7 @@ def _kind(snapshot: Snapshot, path: tuple[str, ...]) -> str | None:
     from moorage.snapshots.bounds import find_column
 
     column = find_column(path, snapshot.schema, snapshot.metadata)
-    return None if column is None else column.type.name
+    return None if column is None or column.is_collated else column.type.name
 
 
 def _may_limit(snapshot: Snapshot, hints: Hints) -> bool:
