@@ -114,7 +114,7 @@ async def find_staged_name(ports: Ports, caller: Caller, address: Address) -> Se
     while True:
         listing = await ports.ledger.children(above[-1].id, Shelf.STAGING_TABLE, after=after, limit=_PAGE)
         for staging in listing.items:  # in the order of their ids, which is the order of their creation
-            if staging.created_by == caller.id and name_key(staging.doc.details.get(STAGED_NAME, "")) == address.key:
+            if is_staged_by(staging, caller) and name_key(staging.doc.details.get(STAGED_NAME, "")) == address.key:
                 found = staging
         if len(listing.items) < _PAGE:
             return found
@@ -127,5 +127,10 @@ def id_from_location(location: str) -> str:
 
 
 def require_staged_by(staging: Securable, caller: Caller) -> None:
-    if staging.created_by != caller.id:
+    if not is_staged_by(staging, caller):
         raise Forbidden(f"the table at '{staging.doc.location}' was staged by another caller")
+
+
+def is_staged_by(staging: Securable, caller: Caller) -> bool:
+    """Whether the caller staged the table. The token of a job is only for the table of the job."""
+    return staging.created_by == caller.id and caller.job is None

@@ -13,7 +13,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.core.vended import Vended
 from moorage.usecases.catalog.addresses import Address, Chain, find_by_id
-from moorage.usecases.catalog.staging import find_staged_name, require_staged_by
+from moorage.usecases.catalog.staging import find_staged_name, is_staged_by, require_staged_by
 from moorage.usecases.iceberg.lookup import find_relation, is_iceberg
 from moorage.usecases.ports import Ports
 
@@ -68,7 +68,7 @@ def _require_read(ports: Ports, caller: Caller, chain: Chain) -> None:
 
 def _may_write(ports: Ports, caller: Caller, chain: Chain) -> bool:
     if chain[-1].kind is Kind.STAGING_TABLE:
-        return chain[-1].created_by == caller.id
+        return is_staged_by(chain[-1], caller) and not caller.is_read_only
     return is_iceberg(chain[-1]) and ports.access.allow(caller, Privilege.MODIFY, chain)
 
 
