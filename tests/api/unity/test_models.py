@@ -84,6 +84,20 @@ async def test_a_version_is_pending_until_it_is_finalized(house: House, uc: Unit
     assert done(await uc.get(f"{M}/versions")) == {"model_versions": [after], "next_page_token": None}
 
 
+async def test_the_files_of_a_finalized_version_are_only_read(uc: Unity) -> None:
+    await with_model(uc)
+    await new_version(uc)
+    keys = {"model_name": "m", "version": 1, **IN_S}
+
+    async def ask(operation: str) -> Any:
+        return await uc.post("/temporary-model-version-credentials", {**keys, "operation": operation})
+
+    assert (await ask("READ_WRITE_MODEL_VERSION")).status_code == 200
+    done(await uc.patch(f"{M}/versions/1/finalize", {}))
+    assert "finalized" in invalid(await ask("READ_WRITE_MODEL_VERSION"))
+    assert (await ask("READ_MODEL_VERSION")).status_code == 200
+
+
 async def test_the_path_and_the_body_must_name_the_same_version(uc: Unity) -> None:
     await with_model(uc)
     await new_version(uc)

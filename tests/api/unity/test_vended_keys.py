@@ -157,6 +157,16 @@ async def test_volumes_and_model_versions_have_keys_of_their_own(uc: Unity, mini
         await reader.put_new(roots[0], "g", b"")
 
 
+async def test_no_key_for_a_path_writes_to_a_finalized_version(uc: Unity) -> None:
+    done(await uc.post("/models", {"name": "m", **IN_S}))
+    version = done(await uc.post("/models/versions", {"model_name": "m", **IN_S, "source": "s"}))
+    done(await uc.patch("/models/lake.s.m/versions/1/finalize", {}))
+    folder = version["storage_location"]
+    assert "expiration_time" in done(await ask(uc, "path", url=folder, operation="PATH_READ"))
+    for operation in ("PATH_READ_WRITE", "PATH_CREATE_TABLE"):
+        refused(await ask(uc, "path", url=folder, operation=operation), 403, "PERMISSION_DENIED")
+
+
 async def test_a_folder_has_a_key_unless_it_is_in_use_or_outside(
     house: House, uc: Unity, minio: MinioServer, location: str
 ) -> None:

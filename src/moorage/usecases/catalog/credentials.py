@@ -16,7 +16,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.core.vended import StoreSettings, Vended
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
-from moorage.usecases.catalog.models import reach_version
+from moorage.usecases.catalog.models import READY, STATUS, reach_version
 from moorage.usecases.catalog.staging import require_staged_by
 from moorage.usecases.catalog.write_access import record_write_access
 from moorage.usecases.ports import Ports
@@ -62,7 +62,13 @@ async def for_volume(ports: Ports, caller: Caller, id: str, *, write: bool) -> F
 
 
 async def for_model_version(ports: Ports, caller: Caller, address: Address, number: int, *, write: bool) -> FileAccess:
+    """Access to a version of a model. Its files are written before it is ready, and not changed afterwards."""
     chain = await reach_version(ports, caller, address, number, _privilege(write=write))
+    if write and chain[-1].doc.details.get(STATUS) == READY:
+        raise InvalidInput(
+            f"version {number} of model '{address}' is finalized, so its files do not change; create another version",
+            field="operation",
+        )
     return await _access_to(ports, chain, write=write)
 
 
@@ -91,6 +97,8 @@ async def for_path(
         raise Forbidden(f"'{url}' contains folders of objects; ask for a folder of one object, or one without any")
     if chain and chain[-1].kind is Kind.STAGING_TABLE:
         require_staged_by(chain[-1], caller)
+    if write and chain and chain[-1].kind is Kind.MODEL:
+        raise Forbidden(f"'{url}' is in the folder of a model; ask for a key of one of its versions")
     if scheme_of(location) == "file":
         return FileAccess(location)
     if not chain:
