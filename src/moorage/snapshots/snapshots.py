@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -19,7 +20,7 @@ from moorage.snapshots.clock import Clock, to_ms
 from moorage.snapshots.log_files import LogFiles
 from moorage.snapshots.log_reader import FileMissing, LogReader, published_commit
 from moorage.snapshots.predicates import Predicate
-from moorage.snapshots.segments import MOST_REPLAYED, Step, plan
+from moorage.snapshots.segments import MOST_REPLAYED, Segment, Step, plan
 from moorage.snapshots.table_ref import Ratified, TableRef
 from moorage.snapshots.times import file_times, timestamp_of, writer_timestamp
 from moorage.storage.port import Listed, Storage
@@ -120,8 +121,7 @@ class Snapshots:
 
     async def replayed(self, ref: TableRef, log: LogFiles, version: int) -> LogState:
         """Return the state of a version, replayed from the oldest files of a listing, without newer checkpoints."""
-        base = {} if 0 in log.commits else {at: log.checkpoints[at] for at in sorted(log.checkpoints)[:1]}
-        reader, segment = LogReader(self._storage, ref), plan(LogFiles(log.commits, base, {}), version, ratified={})
+        reader, segment = LogReader(self._storage, ref), _longest_segment(log, version)
         async with self._checkpoint_slots:
             start = None if segment.start is None else await reader.checkpoint(segment.start)
         return await self._replay(reader, ref, start, segment.steps)
@@ -237,6 +237,18 @@ class Snapshots:
 
 
 _EMPTY_LOG = LogFiles({}, {}, {})
+
+
+def _longest_segment(log: LogFiles, version: int) -> Segment:
+    """From the first commit, or else from the oldest checkpoint after which no commit is missing.
+
+    A clean-up that was interrupted may have deleted later commits before earlier ones.
+    """
+    bases = [{}, *({at: log.checkpoints[at]} for at in sorted(log.checkpoints))]
+    for base in bases[:-1]:
+        with suppress(VersionNotFound, Damaged):
+            return plan(LogFiles(log.commits, base, {}), version, ratified={})
+    return plan(LogFiles(log.commits, bases[-1], {}), version, ratified={})
 
 
 def _key(ref: TableRef) -> Hashable:

@@ -230,6 +230,21 @@ async def test_a_checkpoint_of_a_client_that_differs_from_the_log_is_not_relied_
     assert log_of(table) == before
 
 
+async def test_a_clean_up_that_was_interrupted_in_any_order_is_completed(house: House, spec: DeltaClient) -> None:
+    """Object stores delete many files at once, in no order."""
+    table = await grown(spec)
+    await work(house, spec, table, "checkpoint", "checkpoint")
+    for version in (3, 4):
+        (table.folder / "_delta_log" / f"{version:020}.json").unlink()
+    unneeded = table.folder / "unneeded.parquet"
+    unneeded.write_bytes(b"PAR1")
+    os.utime(unneeded, (1, 1))
+    found = await vacuum(house, spec, table)
+    assert (found["files"], found["log_files"] >= VERSIONS) == (1, True)
+    left = log_of(table)
+    assert not any(name.startswith(f"{version:020}.") for name in left for version in range(VERSIONS))
+
+
 async def test_a_log_compaction_has_the_last_action_on_every_file_since_the_checkpoint(
     house: House, spec: DeltaClient
 ) -> None:
