@@ -36,6 +36,15 @@ async def test_tables_of_each_open_format_can_be_compacted(house: House, uc: Uni
     assert done(await uc.post("/tables/lake.sea.x:compact"), 202)["args"] == {}
 
 
+async def test_an_option_that_is_null_does_not_replace_the_retention_of_the_table(house: House, uc: Unity) -> None:
+    lake = await make.lake(house.ledger)
+    doc = Doc(location="file:///data/x/", table=TableDoc(format="lance"), details={"retention_days": 100})
+    await make.add(house.ledger, make.table(lake.namespace, "x", doc=doc))
+    body = {"kind": "expire", "args": {"older_than_days": None, "keep_last": None}}
+    made = await house.console.post("/catalogs/lake/namespaces/sea/tables/x/jobs", body)
+    assert done(made, 202)["args"] == {"older_than_days": 100}
+
+
 async def test_while_a_compaction_is_open_every_request_returns_its_job(house: House, uc: Unity, table: str) -> None:
     answers = await at_once(
         *[uc.post(f"/tables/{table}:compact", {}, key=f"k{n}" if n % 2 else None) for n in range(10)]

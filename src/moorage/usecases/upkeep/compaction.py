@@ -52,7 +52,9 @@ async def request_job(ports: Ports, errand: Errand, address: Address, kind: str,
 
 async def prepare_table_job(ports: Ports, table: Securable, kind: str, args: dict[str, Any]) -> Part:
     """The part that creates a job about a table, or refers to the open job of its kind."""
-    args = {**ports.formats.of(table).job_defaults(table, kind), **args}
+    # A null value is treated as absent. It must not replace the retention that the table states.
+    stated = {name: value for name, value in args.items() if value is not None}
+    args = {**ports.formats.of(table).job_defaults(table, kind), **stated}
     # A dry run changes nothing, so it must not stand for a job that does.
     same = f"{kind}/{table.id}/dry_run" if args.get("dry_run") else f"{kind}/{table.id}"
     new = NewJob(id=fresh.job_id(), kind=kind, subject=table.id, dedupe=same, args=args)
