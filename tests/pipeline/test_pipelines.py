@@ -341,7 +341,13 @@ def test_expectations_are_counted_in_the_result_of_a_run_and_dropped_rows_are_ke
     site.client.jobs.cancel(failed.id)
 
 
-@pytest.mark.parametrize("operator", ['withColumn("x", F.lit(1))', 'drop("amount")', 'dropDuplicates(["id"])'])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        *('withColumn("x", F.lit(1))', 'drop("amount")', 'dropDuplicates(["id"])'),
+        'groupBy("id").pivot("amount").count()',
+    ],
+)
 def test_an_operator_that_loses_its_source_is_refused_by_file_and_line(site: Site, operator: str) -> None:
     site.python(f"""
         from pyspark.sql import functions as F
@@ -436,6 +442,19 @@ def test_flows_and_views_in_sql_have_lineage_and_one_view_can_be_refreshed_alone
     assert only.state is JobState.SUCCEEDED, only.error
     assert site.rows("gold") == [{"n": 11, "ids": 11}]
     assert site.rows("totals") == [{"n": 8, "amount": 44.0}]  # it and its source are left alone
+
+
+def test_a_pivot_with_values_keeps_its_source(site: Site) -> None:
+    site.python("""
+        @dp.materialized_view
+        def bronze():
+            return spark.range(4).selectExpr("id", "id % 2 AS kind")
+
+        @dp.materialized_view
+        def counts():
+            return spark.read.table("bronze").groupBy().pivot("kind", [0, 1]).count()
+    """)
+    assert site.check().flows[1].reads == (f"lake.{site.schema}.bronze",)
 
 
 def test_a_view_in_sql_must_be_written_on_a_branch(site: Site) -> None:

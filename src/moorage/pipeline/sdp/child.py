@@ -18,10 +18,13 @@ from moorage.pipeline.sdp.column_origins import Origins, origins_of_plan, origin
 from moorage.pipeline.sdp.import_guard import Refused, no_writes
 from moorage.pipeline.sdp.sql_files import Reads, SqlNotUnderstood, reads_of, statements_of
 
+_OPEN_PIVOT: Final = "pivot without a list of its values"
+"""Spark asks the table as it is now for the values."""
 LOSES_EDGES: Final = frozenset(
     (
         *("with_columns", "with_columns_renamed", "drop", "fill_na", "drop_na", "replace", "sample", "with_watermark"),
         *("deduplicate", "to_schema", "unpivot", "transpose", "stat_sample_by", "summary", "describe", "crosstab"),
+        _OPEN_PIVOT,
     )
 )
 """Operators that Spark binds to the table as it is now, so that the flow no longer waits for its source. The first run
@@ -216,7 +219,8 @@ def operators_above_reads(relation: Any) -> Iterator[tuple[str, list[str]]]:
             below += tables
             yield operator, tables
     if below:
-        yield kind, below
+        is_pivot = kind == "aggregate" and relation.aggregate.HasField("pivot")
+        yield _OPEN_PIVOT if is_pivot and not relation.aggregate.pivot.values else kind, below
 
 
 def accept_late_files(relation: Any) -> None:
