@@ -457,6 +457,21 @@ def test_a_pivot_with_values_keeps_its_source(site: Site) -> None:
     assert site.check().flows[1].reads == (f"lake.{site.schema}.bronze",)
 
 
+def test_a_storage_in_which_spark_does_not_find_its_checkpoints_is_refused(site: Site) -> None:
+    site.python("""
+        @dp.materialized_view
+        def one():
+            return spark.range(1)
+    """)
+    spec = site.files["spark-pipeline.yml"]
+    site.files["spark-pipeline.yml"] = spec.replace("/state", "/my%20state")
+    with pytest.raises(
+        ProjectFailed, match=r"spark-pipeline\.yml: Spark encodes the character '%' in the storage"
+    ) as e:
+        site.check()
+    assert e.value.refused
+
+
 def test_a_view_in_sql_must_be_written_on_a_branch(site: Site) -> None:
     site.files["steps/a.sql"] = "-- totals\nCREATE MATERIALIZED VIEW totals AS SELECT 1 AS one;\n"
     with pytest.raises(ProjectFailed, match=r"steps/a\.sql:2: the view totals needs TBLPROPERTIES"):

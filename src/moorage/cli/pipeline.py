@@ -19,6 +19,7 @@ from moorage.cli.server_client import run_verb
 from moorage.cli.worker import add_spark, spark_settings
 from moorage.core.entries import JobState
 from moorage.core.jobs import PIPELINE
+from moorage.core.pipelines import encoded_in
 
 if TYPE_CHECKING:
     from moorage.client import Client
@@ -103,6 +104,10 @@ def _init(args: argparse.Namespace) -> int:
     folder = (args.folder or Path(name)).absolute()
     if folder.exists():
         raise Failure(f"'{folder}' exists already; choose another --folder")
+    if (character := encoded_in(str(folder))) is not None:
+        raise Failure(
+            f"'{folder}' has the character {character!r}, which Spark encodes in locations; choose a --folder"
+        )
     (folder / "transformations").mkdir(parents=True)
     (folder / "incoming").mkdir()
     spec = _SPEC.format(name=name, storage=(folder / "state").as_uri(), catalog=catalog, schema=path[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,8 +17,15 @@ DETAILS: Final = "pipeline"
 SOURCES: Final = "sources"
 """In the arguments of a run: the versions of the tables that the pipeline reads, when the run was enqueued."""
 SPEC: Final = "spark-pipeline.yml"
+_ENCODED: Final = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f]")
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 4 * 1024 * 1024
+
+
+def encoded_in(location: str) -> str | None:
+    """The first character that Spark encodes in a location. It then looks for checkpoints under the name without."""
+    found = _ENCODED.search(location)
+    return None if found is None else found[0]
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

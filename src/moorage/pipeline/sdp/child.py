@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from moorage.core.pipelines import SPEC, encoded_in
 from moorage.pipeline.sdp.column_origins import Origins, origins_of_plan, origins_of_query
 from moorage.pipeline.sdp.import_guard import Refused, no_writes
 from moorage.pipeline.sdp.sql_files import Reads, SqlNotUnderstood, reads_of, statements_of
@@ -62,8 +63,14 @@ def _run(order: dict[str, Any], tell: Any) -> None:
     from pyspark.sql import SparkSession
 
     root = Path(order["folder"])
-    spec_path = root / "spark-pipeline.yml"
+    spec_path = root / SPEC
     spec = load_pipeline_spec(spec_path)
+    is_full = bool(order.get("full_refresh") or order.get("full_refresh_all"))
+    if (order["dry"] or is_full) and (character := encoded_in(spec.storage)) is not None:
+        raise Refused(
+            f"{SPEC}: Spark encodes the character {character!r} in the storage '{spec.storage}', and then does not "
+            "find the checkpoints there: a full refresh would leave tables empty. Choose another location"
+        )
     conf = {**spec.configuration, **order["conf"]}
     builder = SparkSession.builder.remote(order["remote"])
     for key, value in (conf | _CLIENT).items():
