@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import uuid
 from datetime import UTC, datetime
 from itertools import islice
@@ -46,7 +48,7 @@ spark = SparkSession.active()
 
 @dp.table
 def {name}_events():
-    return spark.readStream.schema("id LONG, amount DOUBLE").json("{folder}/incoming")
+    return spark.readStream.schema("id LONG, amount DOUBLE").json({incoming})
 
 
 @dp.materialized_view
@@ -110,11 +112,19 @@ def _init(args: argparse.Namespace) -> int:
         )
     (folder / "transformations").mkdir(parents=True)
     (folder / "incoming").mkdir()
-    spec = _SPEC.format(name=name, storage=(folder / "state").as_uri(), catalog=catalog, schema=path[-1])
-    (folder / "spark-pipeline.yml").write_text(spec)
-    (folder / "transformations" / f"{name}.py").write_text(_SAMPLE.format(name=name, folder=folder))
+    texts = {"name": name, "storage": f"file://{folder}/state", "catalog": catalog, "schema": path[-1]}
+    spec = _SPEC.format(**{key: _quoted(text) for key, text in texts.items()})
+    (folder / "spark-pipeline.yml").write_text(spec, encoding="utf-8")
+    word = re.sub(r"^(?=\d)|\W", "_", name)
+    sample = _SAMPLE.format(name=word, incoming=_quoted(f"{folder}/incoming"))
+    (folder / "transformations" / f"{word}.py").write_text(sample, encoding="utf-8")
     print(f"{folder}: put JSON files into incoming/, then run `moorage pipeline check {folder}`")
     return 0
+
+
+def _quoted(text: str) -> str:
+    """A text as YAML and Python write it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _check(client: Client, args: argparse.Namespace) -> int:
@@ -153,11 +163,20 @@ def _files(folder: Path) -> dict[str, str]:
     if not (folder / "spark-pipeline.yml").is_file():
         raise Failure(f"'{folder}' has no spark-pipeline.yml; `moorage pipeline init` writes a sample")
     found = (path for path in folder.rglob("*") if path.is_file() and path.suffix in _SUFFIXES)
-    return {
-        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
-        for path in sorted(found)
-        if not any(part.startswith((".", "__")) for part in path.relative_to(folder).parts)
+    named = {str(path.relative_to(folder)): path for path in sorted(found)}
+    visible = {
+        name: path for name, path in named.items() if not any(part.startswith((".", "__")) for part in Path(name).parts)
     }
+    return {name: _text_of(path) for name, path in visible.items()}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Failure(
+            f"'{path}' is not UTF-8: {error.reason} at byte {error.start}; save it in that encoding"
+        ) from error
 
 
 def _run(client: Client, args: argparse.Namespace) -> int:
