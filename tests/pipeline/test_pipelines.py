@@ -399,6 +399,21 @@ def test_a_flow_that_cannot_be_resolved_is_named_with_its_line_and_the_reason(si
         site.check()
 
 
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ("def silver(:\n    pass", r"4: SyntaxError: "),
+        ("@dp.materialized_view\ndef silver():\n    return sparkk.range(1)", r"6: NameError: name 'sparkk'"),
+        ("@dp.materialized_view\ndef silver():\n    spark.range(1)", r"[45]: AttributeError: 'NoneType'"),
+    ],
+    ids=["syntax", "name", "none"],
+)
+def test_a_mistake_in_the_code_is_named_with_its_line(site: Site, lines: str, error: str) -> None:
+    site.python(lines)
+    with pytest.raises(ProjectFailed, match=rf"^steps/flows\.py:{error}"):
+        site.check()
+
+
 SQL = """\
 CREATE STREAMING TABLE calls;
 CREATE FLOW early AS INSERT INTO calls BY NAME SELECT id, amount FROM STREAM bronze WHERE id < 5;

@@ -10,13 +10,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from moorage.core.pipelines import SPEC, encoded_in
 from moorage.pipeline.sdp.column_origins import Origins, origins_of_plan, origins_of_query
-from moorage.pipeline.sdp.import_guard import Refused, no_writes
+from moorage.pipeline.sdp.import_guard import Refused, no_writes, place_in
 from moorage.pipeline.sdp.sql_files import Reads, SqlNotUnderstood, reads_of, statements_of
 
 _OPEN_PIVOT: Final = "pivot without a list of its values"
@@ -52,7 +53,7 @@ def main() -> int:
     try:
         _run(order, tell)
     except Exception as error:  # noqa: BLE001  the parent reports it
-        tell(kind="error", refused=isinstance(error, Refused), message=_message(error))
+        tell(kind="error", refused=isinstance(error, Refused), message=_message(error, Path(order["folder"])))
         return 1
     tell(kind="end")
     return 0
@@ -272,9 +273,14 @@ def _children(message: Any) -> Iterator[Any]:
                 yield item
 
 
-def _message(error: Exception) -> str:
+def _message(error: Exception, root: Path) -> str:
     text = str(error).split("JVM stacktrace")[0].strip()
-    return f"{text}"[:5_000] if isinstance(error, Refused) else f"{type(error).__name__}: {text}"[:5_000]
+    if isinstance(error, Refused):
+        return text[:5_000]
+    frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) and error.filename is not None:  # its file has no frame
+        text, frames = error.msg, [traceback.FrameSummary(error.filename, error.lineno, "")]
+    return f"{place_in(frames, root.resolve())}{type(error).__name__}: {text}"[:5_000]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,15 @@ _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 class Refused(Exception):
     """The project would lose rows silently, or has effects at import."""
+
+
+def place_in(frames: Sequence[traceback.FrameSummary], root: Path) -> str:
+    """The innermost line of the project, as a prefix."""
+    for frame in reversed(frames):
+        path = Path(frame.filename)
+        if path.is_relative_to(root):
+            return f"{path.relative_to(root)}:{frame.lineno}: "
+    return ""
 
 
 @contextmanager
@@ -60,7 +69,8 @@ class _Guard:
         self._root = root.resolve()
 
     def refuse(self, what: str) -> None:
-        raise Refused(f"{self._where()}the project {what} while it is imported; define a table, a view or a sink")
+        place = place_in(traceback.extract_stack(), self._root)
+        raise Refused(f"{place}the project {what} while it is imported; define a table, a view or a sink")
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.is_on:
@@ -82,14 +92,6 @@ class _Guard:
             call = plan.root.catalog.WhichOneof("cat_type")
             if call in _CATALOG_WRITES:
                 self.refuse(f"calls catalog.{call}")
-
-    def _where(self) -> str:
-        """The innermost line of the project, as a prefix."""
-        for frame in reversed(traceback.extract_stack()):
-            path = Path(frame.filename)
-            if path.is_relative_to(self._root):
-                return f"{path.relative_to(self._root)}:{frame.lineno}: "
-        return ""
 
 
 class _Stub:
