@@ -295,6 +295,13 @@ async def test_hints_on_a_column_with_a_collation_are_ignored(provider: Provider
         assert await names(recipient, jsonPredicateHints=json.dumps(hint)) == "ab"
 
 
+async def test_a_comparison_by_a_collation_is_ignored(shared: Provider, recipient: Recipient) -> None:
+    hint = compare("equal", "q", "string", "Q1")
+    assert await names(recipient, jsonPredicateHints=json.dumps({**hint, "exprCtx": None})) == ""
+    collated = {**hint, "exprCtx": {"collationIdentifier": "spark.UTF8_LCASE.75.1"}}
+    assert await names(recipient, jsonPredicateHints=json.dumps(collated)) == ALL
+
+
 @pytest.mark.parametrize("number", ["1e-999999999", "1e999999999"])
 def test_a_number_that_takes_seconds_to_compare_is_not_understood(number: str) -> None:
     with pytest.raises(NotUnderstood):

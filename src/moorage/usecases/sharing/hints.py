@@ -48,6 +48,8 @@ class _Node(msgspec.Struct, frozen=True, rename="camel"):
     name: str | None = None
     value: str | bool | int | float | None = None
     value_type: str | None = None
+    expr_ctx: Any = None
+    """The collation of a comparison. Without one, texts are compared by their bytes, as bounds are."""
 
 
 _COMPARISONS: Final[dict[str, Op]] = {
@@ -84,7 +86,7 @@ def parse_json_hint(text: str, kind_of: FindKind) -> Predicate:
 
 def _predicate(document: Any, kind_of: FindKind, depth: int) -> Predicate:
     node = msgspec.convert(document, _Node)
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_DEPTH or node.expr_ctx:
         raise NotUnderstood
     match node.op:
         case "and" | "or" if len(node.children) >= 2:
