@@ -277,6 +277,20 @@ async def test_case_q22_and_q23_a_checkpoint_replaces_commits_but_nothing_replac
     assert "/" not in error_of(await recipient.query("t"), 500, "INTERNAL_ERROR")
 
 
+async def test_a_damaged_schema_is_no_fault_of_the_client(provider: Provider, recipient: Recipient) -> None:
+    log = provider.log()
+    commit(log, PROTOCOL, metadata(), add("a"))
+    damaged = metadata()
+    damaged["metaData"]["schemaString"] = "{"
+    commit(log, damaged, add("b"))
+    commit(log, metadata(), add("c"))
+    await provider.offer()
+    for body in ({"version": 1}, {"startingVersion": 0}, {"startingVersion": 1}):
+        answer = await recipient.post(f"{at('t')}/query", body)
+        assert "tell its provider" in error_of(answer, 500, "INTERNAL_ERROR")
+    assert (await recipient.query(startingVersion=2)).status_code == 200
+
+
 async def test_case_q24_and_q25_what_does_not_exist_is_not_found(provider: Provider, recipient: Recipient) -> None:
     (provider.folder / "t").mkdir()
     await provider.offer()

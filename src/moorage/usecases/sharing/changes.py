@@ -236,8 +236,9 @@ def _filter_after(reading: Reading, changes: Changes, before: PartitionFilter) -
     from moorage.snapshots.partition_filter import PartitionFilter
 
     metadata = changes.commit.metadata
-    if metadata is None or before.admits_all:
+    if metadata is None:
         return before
+    # Parsed in any case: a damaged schema is refused before the response begins.
     return PartitionFilter(reading.shared.partitions, parse_schema(metadata.schema_string), metadata)
 
 

@@ -151,7 +151,8 @@ class Reading:
     def partition_filter(self, snapshot: Snapshot) -> PartitionFilter:
         from moorage.snapshots.partition_filter import PartitionFilter
 
-        return PartitionFilter(self.shared.partitions, snapshot.schema, snapshot.metadata)
+        with neutral_errors(self.shared):
+            return PartitionFilter(self.shared.partitions, snapshot.schema, snapshot.metadata)
 
     def changes(self, first: int, last: int) -> AsyncIterator[Changes]:
         """The changes of each version from first to last. They may raise what `neutral_errors` replaces."""
