@@ -97,7 +97,12 @@ def _parse(text: str, column: PartitionColumn) -> Any:
     return value
 
 
-_SPECIAL: Final = {"nan": float("nan"), "infinity": float("inf"), "-infinity": float("-inf")}
+_SPECIAL: Final = {
+    "nan": float("nan"),
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), float("inf")),
+    **dict.fromkeys(("-inf", "-infinity"), float("-inf")),
+}
+"""What Spark reads as these values. Spark writes `Infinity`, deltalake `inf`."""
 
 
 def _without_zone(text: str) -> datetime | None:

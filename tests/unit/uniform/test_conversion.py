@@ -160,7 +160,10 @@ PARTITIONS = [
     ("boolean", "true"),
     ("decimal(9,2)", "-9.99"),
     ("double", "0.5"),
+    ("double", "inf"),
+    ("double", "-Infinity"),
     ("float", "-2.25"),
+    ("float", "-inf"),
     ("timestamp", "2024-06-01T12:34:56.123456Z"),
     ("timestamp_ntz", "2024-06-01 12:34:56"),
 ]
