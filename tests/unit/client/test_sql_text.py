@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.client.delta.sql_text import parse, statements
+from moorage.client.delta.sql_text import parse, statements, with_table
 
 
 def replaced(text: str) -> str:
@@ -94,3 +94,9 @@ def test_statements_are_separated_by_semicolons_outside_of_texts() -> None:
 @pytest.mark.parametrize("text", ["SELECT * FROM a.b.c", "CREATE TABLE a.b.c AS SELECT 1", "DELETE a.b.c", "UPDATE t"])
 def test_other_statements_change_no_rows(text: str) -> None:
     assert parse(text).target is None
+
+
+def test_a_string_keeps_the_word_that_stands_for_the_table() -> None:
+    kept = "SET a = 'the {table}', `{table}` = \"{table}\" /* {table} */ WHERE id IN"
+    text = f"UPDATE {{table}} AS t {kept} (SELECT id FROM {{table}})"
+    assert with_table(text, "p.`x`") == f"UPDATE p.`x` AS t {kept} (SELECT id FROM p.`x`)"

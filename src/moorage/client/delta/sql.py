@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moorage.client.connection import Client
 from moorage.client.delta.shadows import Changed
-from moorage.client.delta.sql_text import Named, Statement, statements
+from moorage.client.delta.sql_text import PLACE, Named, Statement, statements
 from moorage.client.delta.table import DeltaTable, quoted, server_of
 from moorage.client.delta.tables import split_name
 from moorage.client.errors import ClientError
@@ -57,7 +57,7 @@ class _Run:
         table = DeltaTable(self._spark, target.name, url=self._url, token=self._token)
         with ExitStack() as stack:
             text = statement.replaced(
-                lambda named: "{table}" if self._is_target(named, target) else self._view(named, stack)
+                lambda named: PLACE if self._is_target(named, target) else self._view(named, stack)
             )
             with_files = statement.verb != "insert" or statement.is_overwrite or reads_itself or _replaces(statement)
             return table.run(text, with_files=with_files)

@@ -39,6 +39,10 @@ _TIME_TRAVEL = re.compile(
 )
 
 
+PLACE: Final = "{table}"
+"""In a statement: where the name of the changed table belongs."""
+
+
 class Named(msgspec.Struct, frozen=True, kw_only=True):
     """A table named in a statement."""
 
@@ -111,6 +115,16 @@ def statements(text: str) -> list[Statement]:
             found.append(parse(part))
         start = end + 1
     return found
+
+
+def with_table(text: str, name: str) -> str:
+    """A statement with the name of its table in place of `{table}`, which in a string is a part of the string."""
+    parts, at = list[str](), 0
+    for token in _tokens(text):
+        if token.text == PLACE[0] and text.startswith(PLACE, token.start):
+            parts += [text[at : token.start], name]
+            at = token.start + len(PLACE)
+    return "".join([*parts, text[at:]])
 
 
 def parse(text: str) -> Statement:

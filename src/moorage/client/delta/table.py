@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from moorage.client.delta.shadows import Changed, ShadowTable
+from moorage.client.delta.sql_text import with_table
 from moorage.client.delta.tables import DeltaTables, Transaction
 from moorage.client.spark.settings import TOKEN_SETTING, URL_SETTING
 
@@ -89,7 +90,7 @@ class DeltaTable:
         def attempt(shadow: ShadowTable) -> None:
             with tables.shadows.keys(spark, shadow):
                 # By its full name: after `USE lake`, Spark would look for `delta` in that catalog.
-                spark.sql(statement.replace("{table}", f"spark_catalog.delta.{quoted(shadow.location)}"))
+                spark.sql(with_table(statement, f"spark_catalog.delta.{quoted(shadow.location)}"))
 
         with DeltaTables(self._url, token=self._token) as tables:
             return tables.shadows.change(self.name, attempt, with_files=with_files, transaction=transaction)
