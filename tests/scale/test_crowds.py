@@ -36,6 +36,8 @@ TREE = 100_000
 IDLE_SECONDS = 1.5
 BUSY_SECONDS = 3.0
 MAX_SECONDS = 60.0
+PAGES = 1_000
+"""So many that they take ten times the unit in which the kernel counts CPU time, which is 10 ms."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -197,7 +199,7 @@ async def test_a_page_of_a_million_names_costs_no_more_than_one_of_a_thousand(cr
                 # A page from the middle: a listing that read from the beginning would cost more here.
                 token = done(await console.get(f"/catalogs/{catalog}/namespaces", max_results=500))["next_page_token"]
                 before = server.cpu_seconds()
-                for _ in range(100):
+                for _ in range(PAGES):
                     page = await console.get(f"/catalogs/{catalog}/namespaces", max_results=100, page_token=token)
                     assert len(done(page)["items"]) == 100
                 return server.cpu_seconds() - before
