@@ -20,7 +20,6 @@ from moorage.client.openlineage import to_events
 from moorage.core.entries import JobState
 from moorage.core.lineage import lineage_of
 from moorage.pipeline.sdp.connect_server import ConnectServer
-from moorage.pipeline.sdp.project import ProjectFailed
 from moorage.pipeline.sdp.results import states_of
 from moorage.pipeline.sdp.runs import empty_together
 from moorage.testing.server import COMMAND, ServerProcess
@@ -384,18 +383,6 @@ def test_flows_and_views_in_sql_have_lineage_and_one_view_can_be_refreshed_alone
     assert only.state is JobState.SUCCEEDED, only.error
     assert site.rows("gold") == [{"n": 11, "ids": 11}]
     assert site.rows("totals") == [{"n": 8, "amount": 44.0}]  # it and its source are left alone
-
-
-def test_a_view_in_sql_must_be_written_on_a_branch(site: Site) -> None:
-    site.files["steps/a.sql"] = "-- totals\nCREATE MATERIALIZED VIEW totals AS SELECT 1 AS one;\n"
-    with pytest.raises(ProjectFailed, match=r"steps/a\.sql:2: the view totals needs TBLPROPERTIES"):
-        site.check()
-    site.files["steps/a.sql"] = (
-        "CREATE MATERIALIZED VIEW totals TBLPROPERTIES ('write.wap.enabled' = 'true') AS SELECT 1 AS one;\n"
-    )
-    site.check()
-    assert site.run().state is JobState.SUCCEEDED
-    assert site.rows("totals") == [{"one": 1}]
 
 
 def test_the_project_sees_no_secret_of_the_worker(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

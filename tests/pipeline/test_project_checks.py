@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.core.entries import JobState
 from moorage.pipeline.sdp.project import ProjectFailed
 from tests.pipeline.sites import Site
 
@@ -113,3 +114,15 @@ def test_a_storage_in_which_spark_does_not_find_its_checkpoints_is_refused(site:
     ) as e:
         site.check()
     assert e.value.refused
+
+
+def test_a_view_in_sql_must_be_written_on_a_branch(site: Site) -> None:
+    site.files["steps/a.sql"] = "-- totals\nCREATE MATERIALIZED VIEW totals AS SELECT 1 AS one;\n"
+    with pytest.raises(ProjectFailed, match=r"steps/a\.sql:2: the view totals needs TBLPROPERTIES"):
+        site.check()
+    site.files["steps/a.sql"] = (
+        "CREATE MATERIALIZED VIEW totals TBLPROPERTIES ('write.wap.enabled' = 'true') AS SELECT 1 AS one;\n"
+    )
+    site.check()
+    assert site.run().state is JobState.SUCCEEDED
+    assert site.rows("totals") == [{"one": 1}]
