@@ -6,7 +6,8 @@ with the mark has expired, or one between, it commits the batch a second time. A
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 STREAM_MARK: Final = "spark.sql.streaming.queryId"
@@ -26,39 +27,24 @@ class Snapshot(NamedTuple):
 
 def snapshots_for_streams(snapshots: Mapping[int, Snapshot], current: int | None) -> int:
     """How many snapshots, counted from the current one, must stay. 0 if no stream has written the table."""
-    needed, count, seen, newest_ms = 0, 0, set[str](), 0
-    while current is not None and current in snapshots:
-        snapshot = snapshots[current]
-        count += 1
-        if snapshot.query is not None and snapshot.query not in seen:
-            newest_ms = newest_ms or snapshot.at_ms
-            seen.add(snapshot.query)
-            if newest_ms - snapshot.at_ms <= _LIVE_MS:
-                needed = count
-        current = snapshot.parent
-    return needed
+    line = enumerate(_line(snapshots, current), 1)
+    marked = ((count, each.at_ms, () if each.query is None else (each.query,)) for count, each in line)
+    return max(_needed(marked), default=0)
 
 
 def snapshots_since(snapshots: Mapping[int, Snapshot], current: int | None, cutoff_ms: float) -> int:
     """How many snapshots, counted from the current one, were current at some time since a moment."""
     count = 0
-    while current is not None and current in snapshots:
+    for snapshot in _line(snapshots, current):
         count += 1
-        if snapshots[current].at_ms <= cutoff_ms:
+        if snapshot.at_ms <= cutoff_ms:
             break
-        current = snapshots[current].parent
     return count
 
 
 def oldest_of(snapshots: Mapping[int, Snapshot], current: int | None, count: int, cutoff_ms: float) -> float:
     """The time of the oldest one of the last snapshots, or the cutoff if that is older."""
-    oldest_ms = cutoff_ms
-    for _ in range(count):
-        if current is None or current not in snapshots:
-            break
-        oldest_ms = min(oldest_ms, snapshots[current].at_ms)
-        current = snapshots[current].parent
-    return oldest_ms
+    return min([cutoff_ms, *(each.at_ms for each in islice(_line(snapshots, current), count))])
 
 
 def marked_versions(newest_first: Iterable[tuple[int, int, Mapping[str, str]]], prefix: str) -> set[int]:
@@ -66,12 +52,26 @@ def marked_versions(newest_first: Iterable[tuple[int, int, Mapping[str, str]]], 
 
     Each version has its number, its time and its metadata, in which the name of a mark begins with a prefix.
     """
+    return _needed(
+        (version, at_ms, [name for name in metadata if name.startswith(prefix)])
+        for version, at_ms, metadata in newest_first
+    )
+
+
+def _line(snapshots: Mapping[int, Snapshot], current: int | None) -> Iterator[Snapshot]:
+    """The current snapshot and those before it, as far as they are known."""
+    while current is not None and current in snapshots:
+        yield snapshots[current]
+        current = snapshots[current].parent
+
+
+def _needed(newest_first: Iterable[tuple[int, int, Iterable[str]]]) -> set[int]:
+    """The numbers with the newest mark of each stream that has not ended, of numbers with their time and marks."""
     needed, seen, newest_ms = set[int](), set[str](), 0
-    for version, at_ms, metadata in newest_first:
-        marks = {name for name in metadata if name.startswith(prefix)} - seen
-        if marks:
+    for number, at_ms, marks in newest_first:
+        if new := set(marks) - seen:
             newest_ms = newest_ms or at_ms
-            seen |= marks
+            seen |= new
             if newest_ms - at_ms <= _LIVE_MS:
-                needed.add(version)
+                needed.add(number)
     return needed

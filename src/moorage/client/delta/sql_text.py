@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+PLACE: Final = "{table}"
+"""In a statement: where the name of the changed table belongs."""
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)
       | (?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
@@ -37,10 +39,6 @@ _READING: Final = frozenset(("select", "with", "from", "values", "explain", *_CH
 _TIME_TRAVEL = re.compile(
     r"\s+(?:for\s+)?(?:system_)?(?P<kind>version|timestamp)\s+as\s+of\s+(?P<value>\d+|'[^']*')", re.IGNORECASE
 )
-
-
-PLACE: Final = "{table}"
-"""In a statement: where the name of the changed table belongs."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,8 @@ async def remove_leftovers(ports: Ports, table: Securable, held: JobHeld) -> int
     for folder, owner in found.items():
         if owner != job and await _is_open(ports, owner):
             continue
-        removed += await _remove(ports, table, folder, _created_ms(await ports.ledger.job(owner)))
+        oldest_ms = _created_ms(await ports.ledger.job(owner))
+        removed += await remove_unless_committed(ports, table, folder, oldest_ms=oldest_ms) is None
     removed += await _remove_abandoned_changes(ports, table)
     ports.local.cache(_SWEPT).put(key, value=True)
     return removed
@@ -63,7 +64,7 @@ async def _remove_abandoned_changes(ports: Ports, table: Securable) -> int:
         if (match := _CHANGE.match(each.path)) and each.modified_ms < ports.now_ms() - ABANDONED_MS
     }
     for folder, made_ms in found.items():
-        removed += await _remove(ports, table, folder, made_ms - ABANDONED_MS)
+        removed += await remove_unless_committed(ports, table, folder, oldest_ms=made_ms - ABANDONED_MS) is None
     return removed
 
 
@@ -76,16 +77,16 @@ async def _is_open(ports: Ports, id: JobId) -> bool:
     return job is not None and job.state not in ENDED
 
 
-async def _remove(ports: Ports, table: Securable, folder: str, oldest_ms: int) -> bool:
-    """Remove a folder, or only the log in it if it was committed. Returns whether all of it was removed."""
-    committed = await committed_version(ports, table, folder, oldest_ms=oldest_ms) is not None
-    await ports.storage.delete_all(f"{table.doc.location or ''}{folder}{LOG if committed else ''}")
-    return not committed
-
-
-async def committed_version(
+async def remove_unless_committed(
     ports: Ports, table: Securable, folder: str, *, first: int = 0, oldest_ms: int = 0
 ) -> int | None:
+    """Remove a folder, or only the log in it if a version came from the folder. Returns that version."""
+    version = await _committed_version(ports, table, folder, first=first, oldest_ms=oldest_ms)
+    await ports.storage.delete_all(f"{table.doc.location or ''}{folder}{'' if version is None else LOG}")
+    return version
+
+
+async def _committed_version(ports: Ports, table: Securable, folder: str, *, first: int, oldest_ms: int) -> int | None:
     """The version that came from the folder. Versions before `first`, or older than it, need no look."""
     last = None
     while page := await ports.ledger.versions(table.id, MAIN, first=first, last=last, limit=_PAGE, descending=True):

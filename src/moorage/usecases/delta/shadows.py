@@ -23,7 +23,7 @@ from moorage.formats.delta.shadow import TableSide, hadoop_location
 from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
 from moorage.usecases.delta.compute import compute
 from moorage.usecases.delta.files import table_ref
-from moorage.usecases.delta.leftovers import FOLDER, committed_version
+from moorage.usecases.delta.leftovers import FOLDER, remove_unless_committed
 from moorage.usecases.delta.lookup import LOG, MAX_COMMIT_BYTES, STAGED_FOLDER, require_head, state_of
 from moorage.usecases.local_state import TableIdQueue
 from moorage.usecases.parts import NewFile, Part
@@ -149,8 +149,7 @@ async def _delete_unless_committed(
 ) -> OfferResult:
     # The response of an earlier request may be lost, and its idempotency key with it. A shadow that it has committed
     # looks like one that no longer applies, but its files belong to the table.
-    version = await committed_version(ports, table, folder, first=base_version + 1)
-    await ports.storage.delete_all(f"{table.doc.location or ''}{folder}{'' if version is None else LOG}")
+    version = await remove_unless_committed(ports, table, folder, first=base_version + 1)
     return result if version is None else OfferResult(outcome=OfferOutcome.COMMITTED, version=version)
 
 

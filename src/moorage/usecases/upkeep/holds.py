@@ -15,7 +15,7 @@ from moorage.core.entries import JobState
 from moorage.core.ids import SecurableId
 from moorage.core.jobs import COMPACT
 from moorage.core.names import name_key
-from moorage.core.pipelines import Definition, definition_of
+from moorage.core.pipelines import SOURCES, Definition, definition_of
 from moorage.core.securables import MAIN, Shelf
 from moorage.core.shares import details_of
 from moorage.usecases.catalog.addresses import Chain
@@ -23,6 +23,8 @@ from moorage.usecases.catalog.walks import children, objects_on
 from moorage.usecases.ports import Ports
 
 _PAGE: Final = 1000
+_RUNS: Final = 20
+"""The runs of a pipeline that are read at once. Mostly the newest one has succeeded."""
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -77,9 +79,9 @@ def _streams(definition: Definition, name: str) -> bool:
 async def _position(ports: Ports, pipeline: SecurableId, name: str) -> int | None:
     """The version of the table when the last successful run was enqueued, or else the first one that is known."""
     version, after = None, ""
-    while runs := await ports.ledger.jobs(subject=pipeline, after=after, limit=_PAGE, descending=True):
+    while runs := await ports.ledger.jobs(subject=pipeline, after=after, limit=_RUNS, descending=True):
         for run in runs:
-            heads = {name_key(source): head for source, head in (run.args.get("sources") or {}).items()}
+            heads = {name_key(source): head for source, head in (run.args.get(SOURCES) or {}).items()}
             version = heads.get(name, version)
             if run.state is JobState.SUCCEEDED:
                 return version
