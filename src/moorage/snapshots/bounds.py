@@ -18,7 +18,6 @@ from moorage.formats.delta.schema import DataType, Decimal, Primitive, Schema
 from moorage.snapshots.column_values import ColumnType, as_floats, column_type, from_partition_text, widened
 from moorage.snapshots.statistics import Statistics, read_statistics
 
-MAPPING_MODE = "delta.columnMapping.mode"
 TYPE_CHANGES = "delta.typeChanges"
 
 
@@ -66,14 +65,13 @@ def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Col
     path: list[str] = []
     changes: object = None
     is_collated = False
-    is_mapped = metadata.configuration.get(MAPPING_MODE, "none") != "none"
     for name in names:
         field = inner.field(name) if isinstance(inner, Schema) else None
         if field is None:
             return None
-        path.append(field.physical_name if is_mapped else field.name)
+        path.append(field.physical_name if metadata.is_mapped else field.name)
         inner, changes = field.type, field.metadata.get(TYPE_CHANGES)
-        is_collated = any("collation" in key.lower() for key in field.metadata)
+        is_collated = field.is_collated
     if not isinstance(inner, Primitive | Decimal):
         return None
     kind = column_type(inner)

@@ -20,7 +20,7 @@ from moorage.uniform.bounds import row_counts
 from moorage.uniform.changes import file_paths
 from moorage.uniform.partitions import PartitionColumn, partition_columns, partition_values
 from moorage.uniform.refusals import Refused
-from moorage.uniform.schemas import convert_schema, is_mapped
+from moorage.uniform.schemas import convert_schema
 from moorage.uniform.tables import Table
 
 _DATA, _POSITION_DELETES, _DELETED = 0, 1, 2
@@ -78,7 +78,7 @@ def require_agreement(
 
 def _require_columns(doc: Document, table: Table) -> None:
     current = next(each for each in doc["schemas"] if each["schema-id"] == doc["current-schema-id"])
-    with_ids = is_mapped(table.metadata)
+    with_ids = table.metadata.is_mapped
     try:
         expected = convert_schema(table.schema, table.metadata, {}, 0).fields
     except Refused:  # the server has no Iceberg type for a column, but the client may have one

@@ -19,7 +19,7 @@ from moorage.uniform import encoding
 from moorage.uniform.bounds import single_values
 from moorage.uniform.encoding import Bytes
 from moorage.uniform.refusals import Refused
-from moorage.uniform.schemas import Leaf, is_mapped
+from moorage.uniform.schemas import Leaf
 
 FIRST_FIELD_ID: Final = 1000
 
@@ -60,7 +60,7 @@ def partition_columns(
         if source not in field_ids:
             last += 1
             field_ids = {**field_ids, source: last}
-        stored = field.physical_name if is_mapped(metadata) else field.name
+        stored = field.physical_name if metadata.is_mapped else field.name
         leaf = Leaf((stored,), source, data_type)
         column = PartitionColumn(
             name=stored, shown=field.name, leaf=leaf, kind=kind, field_id=field_ids[source], time_zone=time_zone

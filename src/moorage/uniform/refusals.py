@@ -40,16 +40,15 @@ def _protocol_reasons(protocol: Protocol) -> Iterator[str]:
 
 
 def _column_reasons(schema: Schema, metadata: Metadata) -> Iterator[str]:
-    mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
     for name, field in _fields(schema, ""):
         for kind in _types(field.type):
             if isinstance(kind, Primitive) and kind.name.split("(")[0] not in _KNOWN:
                 yield f"column '{name}' has the type {kind.name}, which Iceberg does not have"
             if isinstance(kind, Decimal) and not 0 < kind.precision <= 38:
                 yield f"column '{name}' has a decimal type without a precision between 1 and 38"
-        if any("collation" in key.lower() for key in field.metadata):
+        if field.is_collated:
             yield f"column '{name}' has a collation, which Iceberg does not have"
-        if mapped and _has_unnumbered_parts(field):
+        if metadata.is_mapped and _has_unnumbered_parts(field):
             yield (
                 f"column '{name}' has an array or a map without ids for its elements, which Iceberg readers would read "
                 f"as null; {REWRITE}"

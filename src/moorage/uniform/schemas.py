@@ -23,7 +23,6 @@ Path: TypeAlias = tuple[str, ...]
 Ids: TypeAlias = dict[Path, int]
 
 NAME_MAPPING: Final = "schema.name-mapping.default"
-_MODE: Final = "delta.columnMapping.mode"
 _ID: Final = "delta.columnMapping.id"
 _NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 _ROW_ID: Final = ("delta.rowTracking.materializedRowIdColumnName", 2147483540)
@@ -68,15 +67,10 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
     last_id: int
 
 
-def is_mapped(metadata: Metadata) -> bool:
-    """Whether columns have other names in data files (column mapping), and ids that Delta assigned."""
-    return metadata.configuration.get(_MODE, "none") != "none"
-
-
 def convert_schema(schema: Schema, metadata: Metadata, known: Ids, last_id: int) -> Converted:
     """The schema in Iceberg's form. `known` are the ids assigned earlier, and `last_id` is the highest of them."""
     ids = known | _row_tracking_columns(metadata)
-    conversion = _Conversion(ids, last_id, mapped=is_mapped(metadata))
+    conversion = _Conversion(ids, last_id, mapped=metadata.is_mapped)
     fields = conversion.struct(schema, (), {})
     top = zip(schema.fields, fields, strict=True)
     columns = {field.name.lower(): document["id"] for field, document in top}

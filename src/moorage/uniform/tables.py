@@ -19,7 +19,6 @@ from moorage.uniform.schemas import (
     convert_schema,
     from_name_mapping,
     highest_delta_id,
-    is_mapped,
     to_name_mapping,
     with_former,
 )
@@ -55,7 +54,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs_tags(self) -> bool:
         """Whether only files with a tag of Delta contain the ids of elements."""
-        return is_mapped(self.metadata) and has_repeated(self.schema)
+        return self.metadata.is_mapped and has_repeated(self.schema)
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -79,7 +78,7 @@ def empty_document(table: Table) -> Document:
 def has_other_ids(doc: Document, table: Table) -> bool:
     """Whether the ids of the metadata are not those of the table, because column mapping was switched on or off."""
     stated = doc["properties"].get(_MAPPED)
-    return stated is not None and stated != str(is_mapped(table.metadata)).lower()
+    return stated is not None and stated != str(table.metadata.is_mapped).lower()
 
 
 def has_other_zone(doc: Document, table: Table) -> bool:
@@ -103,14 +102,14 @@ def describe(doc: Document, table: Table, *, has_vectors: bool) -> Described:
     version = _format_version(doc, table, schema, has_vectors=has_vectors)
     former = from_name_mapping(doc["properties"].get(NAME_MAPPING))
     known = former if doc["schemas"] else {}
-    last_id = max(doc["last-column-id"], highest_delta_id(schema) if is_mapped(table.metadata) else 0)
+    last_id = max(doc["last-column-id"], highest_delta_id(schema) if table.metadata.is_mapped else 0)
     converted = with_former(convert_schema(schema, table.metadata, known, last_id), former)
     doc, current = _with_schema(doc, {"type": "struct", "fields": converted.fields})
     doc, columns, spec = _with_spec(doc, table, schema, converted.columns)
     properties = {
         **{name: value for name, value in doc["properties"].items() if name != _TIME_ZONE},
         NAME_MAPPING: to_name_mapping(converted.ids),
-        _MAPPED: str(is_mapped(table.metadata)).lower(),
+        _MAPPED: str(table.metadata.is_mapped).lower(),
         "gc.enabled": "false",
         **({} if table.time_zone is None else {_TIME_ZONE: table.time_zone}),
     }

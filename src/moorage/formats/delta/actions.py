@@ -52,6 +52,11 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     format: Format = Format()
     created_time: Long | None = None
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether columns have other names in data files (column mapping), and ids that Delta assigned."""
+        return self.configuration.get("delta.columnMapping.mode", "none") != "none"
+
 
 class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Provenance that the writer records. Most of its fields are free form and are not read.

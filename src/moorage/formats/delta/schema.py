@@ -68,6 +68,11 @@ class Field(msgspec.Struct, frozen=True):
         name = self.metadata.get("delta.columnMapping.physicalName")
         return name if isinstance(name, str) else self.name
 
+    @property
+    def is_collated(self) -> bool:
+        """Whether readers compare its texts by other rules than the bytes, for example without regard to case."""
+        return any("collation" in key.lower() for key in self.metadata)
+
 
 class Schema(msgspec.Struct, frozen=True):
     """A struct: the columns of a table, or the fields of one column."""

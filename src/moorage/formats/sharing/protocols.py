@@ -47,14 +47,9 @@ def needed_features(protocol: Protocol, metadata: Metadata, *, has_vectors: bool
     needed -= {DELETION_VECTORS, COLUMN_MAPPING}
     if has_vectors:
         needed.add(DELETION_VECTORS)
-    if is_mapped(metadata):
+    if metadata.is_mapped:
         needed.add(COLUMN_MAPPING)
     return frozenset(needed)
-
-
-def is_mapped(metadata: Metadata) -> bool:
-    """Whether files may have other names for the columns."""
-    return metadata.configuration.get(MAPPING_MODE, "none") != "none"
 
 
 def shared_protocol(protocol: Protocol, needed: frozenset[str]) -> Protocol:

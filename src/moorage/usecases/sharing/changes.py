@@ -14,7 +14,6 @@ from moorage.formats.sharing.capabilities import ResponseFormat, choose_format
 from moorage.formats.sharing.lines import EndStreamAction, end_stream_line
 from moorage.formats.sharing.protocols import (
     COLUMN_MAPPING,
-    is_mapped,
     merged_protocol,
     needed_features,
     shared_metadata,
@@ -217,7 +216,7 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
             if commit.protocol is not None:
                 survey.protocol = merged_protocol(survey.protocol, commit.protocol)
             survey.metadata = commit.metadata or survey.metadata
-            if is_mapped(survey.metadata):
+            if survey.metadata.is_mapped:
                 survey.mapped_until = changes.version
             survey.has_vectors = survey.has_vectors or any(has_vector(file) for file in commit.files)
             if is_feed and changes.version > span.first and not has_change_feed(survey.metadata):
@@ -251,7 +250,7 @@ def _require_tellable(plan: _Plan, survey: _Survey) -> None:
             "delta.enableChangeDataFeed is true",
             field="startingVersion",
         )
-    if survey.mapped_until is not None and not is_mapped(survey.metadata) and not plan.historical_metadata:
+    if survey.mapped_until is not None and not survey.metadata.is_mapped and not plan.historical_metadata:
         raise InvalidInput(
             f"the column mapping of the table was removed in version {survey.mapped_until + 1}; choose a range that "
             "begins there or ends before",
