@@ -145,8 +145,7 @@ class MoorageSource(DataSource):
         from moorage.client.lance import Lake
         from moorage.client.lance.versions import version_at
 
-        lake = Lake(self._url, headers={"authorization": f"Bearer {self._token}"} if self._token else None)
-        return version_at(lake, split_name(self._table), timestamp_ms)
+        return version_at(Lake.with_token(self._url, self._token), split_name(self._table), timestamp_ms)
 
     def _delta(self) -> DeltaOptions:
         from moorage.client.delta.spark import DeltaOptions

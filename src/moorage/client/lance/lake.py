@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 import msgspec
@@ -51,6 +51,10 @@ class Lake(RestNamespace):
         super().__init__(uri=f"{uri.rstrip('/')}/lance", delimiter=DELIMITER, **named)
         self.url = self._uri = uri
         self._headers = dict(headers or {})
+
+    @classmethod
+    def with_token(cls, uri: str, token: str | None) -> Self:
+        return cls(uri, headers={"authorization": f"Bearer {token}"} if token else None)
 
     @cached_property
     def _transport(self) -> Transport:

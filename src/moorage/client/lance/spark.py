@@ -61,7 +61,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, str] | None = None
 
     def lake(self) -> Lake:
-        return Lake(self.uri, headers={"authorization": f"Bearer {self.token}"} if self.token else None)
+        return Lake.with_token(self.uri, self.token)
 
     def open(self) -> LanceDataset:
         lake, table = self.lake(), list(self.id)

@@ -5,7 +5,7 @@ A value that cannot become one of its column rejects its row. Fields are matched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -40,7 +40,7 @@ def columnar_frames(spark: SparkSession, paths: list[str], kind: str) -> list[Da
     if kind == "avro":
         return [load(members) for members in by_schema(paths).values()]
     try:
-        with _setting(spark, NANOSECONDS_AS_NUMBERS, "false"):  # the numbers would not be told from others
+        with changed_settings(spark, {NANOSECONDS_AS_NUMBERS: "false"}):  # the numbers would not be told from others
             return [load(paths)]
     except Exception as error:
         if not any(each in str(error) for each in _APART):
@@ -57,13 +57,16 @@ def columnar_frames(spark: SparkSession, paths: list[str], kind: str) -> list[Da
 
 
 @contextmanager
-def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(name)
-    spark.conf.set(name, value)
+def changed_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Give settings of Spark that have a default other values in this block."""
+    before = {name: spark.conf.get(name) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(name, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def _without_nanoseconds(rows: DataFrame, schema: pa.Schema, path: str) -> DataFrame:

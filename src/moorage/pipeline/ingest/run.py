@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage.pipeline.ingest.batches import Batch, BatchLog
 from moorage.pipeline.ingest.files import SourceFile, find_files, input_format_of, location_of, source_id
-from moorage.pipeline.ingest.fitting import NANOSECONDS_AS_NUMBERS
+from moorage.pipeline.ingest.fitting import NANOSECONDS_AS_NUMBERS, changed_settings
 from moorage.pipeline.ingest.parsing import (
     BLOCK,
     FILE,
@@ -49,7 +49,7 @@ _MOST_UNREADABLE: Final = 100
 def ingest(spark: SparkSession, request: Request, tell: Tell = lambda _: None) -> Summary:
     """Take the files of the source that were not taken yet. Run it again at any time, also after a kill."""
     require_plausible(request)
-    with _suitable_settings(spark):
+    with changed_settings(spark, _suitable_settings(spark)):
         return _ingest(spark, request, tell)
 
 
@@ -84,17 +84,9 @@ def _take_new(run: _Run, files: list[SourceFile], total: Summary) -> None:
             total.add(run.batch(log.plan(new[start : start + request.files_per_batch])))
 
 
-@contextmanager
-def _suitable_settings(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in _DURING_INGEST}
-    changed = [name for name, value in before.items() if value == _DURING_INGEST[name][0]]  # the user chose the others
-    for name in changed:
-        spark.conf.set(name, _DURING_INGEST[name][1])
-    try:
-        yield
-    finally:
-        for name in changed:
-            spark.conf.set(name, before[name])
+def _suitable_settings(spark: SparkSession) -> dict[str, str]:
+    """Without those that the user chose."""
+    return {name: value for name, (default, value) in _DURING_INGEST.items() if spark.conf.get(name) == default}
 
 
 def require_plausible(request: Request) -> None:

@@ -229,8 +229,7 @@ class SourceTarget(Target):
     def _lake(self) -> Lake:
         from moorage.client.lance import Lake
 
-        token = self.request.token
-        return Lake(self.request.url, headers={"authorization": f"Bearer {token}"} if token else None)
+        return Lake.with_token(self.request.url, self.request.token)
 
     def _options(self) -> dict[str, str]:
         options = {"url": self.request.url, "tableFormat": self.request.table_format}
