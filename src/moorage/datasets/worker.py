@@ -16,13 +16,13 @@ from moorage.datasets.errors import to_moorage_error
 from moorage.datasets.job_table import JobTable
 from moorage.datasets.messages import READY, Job, Question
 from moorage.processes.messages import Done, Failed, Refused
-from moorage.processes.time_slices import LONG_SECONDS, ask_for_time_slice
+from moorage.processes.scheduling import compute_in_background
 
 _GB = 1024**3
 
 
 def main(descriptor: int, memory_gb: int) -> None:
-    ask_for_time_slice(LONG_SECONDS)
+    compute_in_background()
     # A job that allocates more than this kills this process only.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_gb * _GB, memory_gb * _GB))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock, local
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -14,6 +13,7 @@ from moorage.datasets.job_table import JobTable
 from moorage.datasets.messages import Job, Question, Versions
 from moorage.processes.child import Child
 from moorage.processes.messages import Done, Failed, Refused
+from moorage.processes.scheduling import background_threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class WorkerPool:
         """`options_of` returns pylance's storage options for a location. `memory_gb` is the limit of each worker."""
         self._options_of = options_of
         self._memory_gb = memory_gb
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="lance")
+        self._threads = background_threads(workers, name="lance")
         self._capacity = BoundedSemaphore(workers + waiting)
         self._thread_local = local()
 

@@ -30,9 +30,11 @@ class Child:
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    # A session of its own: Ctrl-C in a terminal goes to the whole foreground process group. It would
+                    # A process group of its own: Ctrl-C in a terminal goes to the whole foreground group. It would
                     # interrupt the process with a traceback, and fail requests that the stopping server still finishes.
-                    start_new_session=True,
+                    # Not a session of its own: Linux gives each session the same share of the cores, so the lower
+                    # priority of the process (see `scheduling`) would have no effect.
+                    process_group=0,
                     pass_fds=[theirs.fileno()],
                     env={**environment, **_environment()},
                 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from moorage.core.errors import Unavailable
 from moorage.processes.child import Child
 from moorage.processes.messages import Done, Failed, Refused
+from moorage.processes.scheduling import background_threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class ProcessPool:
 
     def __init__(self, *, processes: int = PROCESSES, idle_seconds: float = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds
-        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="process")
+        self._threads = background_threads(processes, name="process")
         self._lock = Lock()
         self._idle: list[Child] = []
         self._busy: set[Child] = set()

@@ -15,11 +15,11 @@ from typing import Any
 
 from moorage.core.errors import MoorageError
 from moorage.processes.messages import Done, Failed, Refused
-from moorage.processes.time_slices import LONG_SECONDS, ask_for_time_slice
+from moorage.processes.scheduling import compute_in_background
 
 
 def main(descriptor: int, idle_seconds: float) -> None:
-    ask_for_time_slice(LONG_SECONDS)
+    compute_in_background()
     gc.set_threshold(50_000, 20, 50)  # as in the server: the actions of a commit are no cycles
     pipe = Connection(descriptor)
     with suppress(EOFError, OSError):

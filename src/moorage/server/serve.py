@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from moorage.http.app import App
 from moorage.http.server import BACKLOG, HttpServer
-from moorage.processes.time_slices import SHORT_SECONDS, ask_for_time_slice
+from moorage.processes.scheduling import background_threads, serve_requests
 from moorage.server.settings import Settings
 from moorage.server.tls import Tls, TlsError
 
@@ -97,7 +97,8 @@ async def run(
     stop_requested = _stop_signal()
     _tune_garbage_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    ask_for_time_slice(SHORT_SECONDS)
+    serve_requests()
+    asyncio.get_running_loop().set_default_executor(background_threads(name="background"))
     await server.begin(listener)
     watching = None if tls is None else asyncio.create_task(tls.watch())
     try:
