@@ -107,14 +107,16 @@ async def _observe(
 
 async def _all(server: Server, queue: _Queue, seconds: float) -> list[Row]:
     """Delta first, because it creates the catalog that Iceberg's tables are in."""
-    return [
-        (await _observe(server, queue, prefix, await load.tables(namespace), seconds)).row(what)
-        for what, namespace, prefix, load in (
-            ("Delta, published by the server", "delta", UNITY, DeltaLoad(server)),
-            ("Iceberg, metadata files", "iceberg", ICEBERG, IcebergLoad(server, ICEBERG)),
-            ("Lance", "lance", LANCE, LanceLoad(server, LANCE)),
-        )
-    ]
+    rows = []
+    for what, namespace, prefix, load in (
+        ("Delta, published by the server", "delta", UNITY, DeltaLoad(server)),
+        ("Iceberg, metadata files", "iceberg", ICEBERG, IcebergLoad(server, ICEBERG)),
+        ("Lance", "lance", LANCE, LanceLoad(server, LANCE)),
+    ):
+        row = (await _observe(server, queue, prefix, await load.tables(namespace), seconds)).row(what)
+        print(f"{row.what}: {row.measured}", file=sys.stderr, flush=True)  # each format may take ten minutes
+        rows.append(row)
+    return rows
 
 
 def sustained_rows(folder: Path, seconds: float = _SHORT_SECONDS) -> list[Row]:

@@ -95,6 +95,11 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return f"Lease({self.job.id} until {self.until_ms})"
 
 
+def recent_lease_ms(lease_ms: int) -> int:
+    """How much is left of a lease that was extended so recently that it is not extended again."""
+    return lease_ms * 3 // 4
+
+
 def retry_delay_ms(attempt: int) -> int:
     """The backoff after the n-th failed attempt: 5 s, 10 s, 20 s, … at most 15 minutes."""
     return int(min(_FIRST_RETRY_MS * 2 ** min(max(attempt - 1, 0), 20), _MAX_RETRY_MS))

@@ -258,7 +258,11 @@ class Ledger(Protocol):
         ...
 
     async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
-        """Extend the lease and return its new end, or None if the fence is not the newest."""
+        """Extend the lease and return its new end, or None if the fence is not the newest.
+
+        Without progress, a lease with three quarters of the time left stays as it is: each step of a job asks, and a
+        write waits for the disk.
+        """
         ...
 
     async def requeue_job(

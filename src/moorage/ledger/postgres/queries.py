@@ -176,8 +176,12 @@ where job.state = 'open' and job.run_at <= c.now_ms and coalesce(lease.not_befor
 order by job.run_at, job.id limit $2"""
 TAKE_JOB: Final = "select * from take_job_v1($1, $2, $3, $4, $5)"
 RENEW_LEASE: Final = """
-update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)
-from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning until_ms"""
+with c as materialized (select now_ms from now_v1($1) c (now_ms)),
+kept as (select until_ms from lease, c where job = $2 and fence = $3 and $5::bytea is null and until_ms >= now_ms + $6),
+renewed as (
+    update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)
+    from c where job = $2 and fence = $3 and not exists (select from kept) returning until_ms)
+select until_ms from kept union all select until_ms from renewed"""
 REQUEUE_JOB: Final = """
 update lease set until_ms = 0, not_before_ms = c.now_ms + $4, fence = '', error = $5, attempt = attempt - $6
 from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning true"""

@@ -15,7 +15,7 @@ import asyncpg
 from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
-from moorage.core.jobs import Job, Lease
+from moorage.core.jobs import Job, Lease, recent_lease_ms
 from moorage.core.locations import enclosing_locations, range_inside
 from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
@@ -289,7 +289,8 @@ class PostgresLedger:
 
     async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
         noted = None if progress is None else rows.encode(progress)
-        end: int | None = await self._value(queries.RENEW_LEASE, self._given_ms(), job, fence, lease_ms, noted)
+        given = (self._given_ms(), job, fence, lease_ms, noted, recent_lease_ms(lease_ms))
+        end: int | None = await self._value(queries.RENEW_LEASE, *given)
         return end
 
     async def requeue_job(

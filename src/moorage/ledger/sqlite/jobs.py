@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any, cast
 
 from moorage.core.ids import Fence, JobId
-from moorage.core.jobs import Lease
+from moorage.core.jobs import Lease, recent_lease_ms
 from moorage.ledger import rows
 from moorage.ledger.sqlite import queries
 from moorage.ledger.sqlite.writer import Note
@@ -37,6 +37,11 @@ def lease_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int) 
 
 def renew_lease(job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> int | None:
+        if progress is None:
+            recent = (job, fence, now_ms + recent_lease_ms(lease_ms))
+            kept = db.execute("select until_ms from lease where job = ? and fence = ? and until_ms >= ?", recent)
+            if (row := kept.fetchone()) is not None:
+                return cast(int, row[0])
         renewed = db.execute(
             "update lease set until_ms = max(until_ms, ?), progress = coalesce(?, progress) "
             "where job = ? and fence = ? returning until_ms",

@@ -188,6 +188,17 @@ class Jobs:
         assert found is not None
         assert (found.progress, found.state) == ({"bins": 2}, JobState.RUNNING)
 
+    async def test_a_lease_that_was_just_extended_stays_as_it_is(self, ledger: Ledger, clock: Clock) -> None:
+        new = make.job()
+        await enqueue(ledger, new)
+        lease = await take(ledger)
+        clock.advance(LEASE_MS // 4)
+        assert await ledger.renew_lease(new.id, lease.fence, LEASE_MS, None) == lease.until_ms
+        assert await ledger.renew_lease(new.id, Fence("another"), LEASE_MS, None) is None
+        clock.advance(1)
+        assert await ledger.renew_lease(new.id, lease.fence, LEASE_MS, None) == clock.now_ms + LEASE_MS
+        assert await ledger.renew_lease(new.id, lease.fence, LEASE_MS, {"bins": 1}) == clock.now_ms + LEASE_MS
+
     async def test_a_renewal_never_shortens_a_lease(self, ledger: Ledger, clock: Clock) -> None:
         new = make.job()
         await enqueue(ledger, new)
