@@ -89,9 +89,11 @@ def test_two_spellings_of_one_value_do_not_share_a_shadow() -> None:
 
 
 def test_files_are_found_by_their_decoded_paths() -> None:
-    table = to_table([file("a.parquet", 1), file("p=%C3%BC/b.parquet", 1)])
-    found = find_files(table, {"file:/t/a.parquet", "file:/t/p=ü/b.parquet"}, "file:/t/")
-    assert found["path"].to_pylist() == ["a.parquet", "p=%C3%BC/b.parquet"]
+    paths = ["a.parquet", "p=%C3%BC/b.parquet", "file:/t/c.parquet", "/t/d.parquet"]
+    table = to_table([file(path, 1) for path in paths])
+    found = find_files(table, [f"file:/t/{name}" for name in ("a.parquet", "p=ü/b.parquet", "c.parquet")], "file:/t/")
+    assert found["path"].to_pylist() == paths[:3]
+    assert find_files(table, {"file:/t/d.parquet"}, "file:/t/")["path"].to_pylist() == paths[3:]
 
 
 def test_a_path_is_not_taken_for_another_one_in_the_spelling_of_the_log() -> None:
