@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -29,6 +31,12 @@ _CLIENTS = 16
 _SHORT_SECONDS = 15.0
 _LONGEST_WAIT_S = 10.0
 _SAMPLE_S = 0.25
+
+_LOADS: Final[dict[str, Callable[[Server], tuple[DeltaLoad | IcebergLoad | LanceLoad, str]]]] = {
+    "Delta": lambda server: (DeltaLoad(server), UNITY),
+    "Iceberg": lambda server: (IcebergLoad(server, ICEBERG), ICEBERG),
+    "Lance": lambda server: (LanceLoad(server, LANCE), LANCE),
+}
 
 Versions = Callable[[int], Request]
 """Returns the request that commits a version of one table, and stages the file that it names."""
@@ -105,31 +113,32 @@ async def _observe(
     return Publishing(committed, rate, cpu_ms, samples, time.monotonic() - stopped)
 
 
-async def _all(server: Server, queue: _Queue, seconds: float) -> list[Row]:
-    """Delta first, because it creates the catalog that Iceberg's tables are in."""
+async def _measure(server: Server, data: Path, name: str, seconds: float) -> Publishing:
+    load, prefix = _LOADS[name](server)
+    await (await Line(server.url, UNITY).open()).ask("POST", "/catalogs", {"name": "bench"})
+    return await _observe(server, _Queue(data), prefix, await load.tables("busy"), seconds)
+
+
+def sustained_rows(folder: Path, seconds: float = _SHORT_SECONDS, formats: Iterable[str] = _LOADS) -> list[Row]:
+    """Each format has a server of its own. Its files are deleted before the next: ten minutes make some 20 GB."""
     rows = []
-    for what, namespace, prefix, load in (
-        ("Delta, published by the server", "delta", UNITY, DeltaLoad(server)),
-        ("Iceberg, metadata files", "iceberg", ICEBERG, IcebergLoad(server, ICEBERG)),
-        ("Lance", "lance", LANCE, LanceLoad(server, LANCE)),
-    ):
-        row = (await _observe(server, queue, prefix, await load.tables(namespace), seconds)).row(what)
+    for name in formats:
+        data = folder / name.lower()
+        with serving(data) as server:
+            row = asyncio.run(_measure(server, data, name, seconds)).row(name)
+        shutil.rmtree(data)
         print(f"{row.what}: {row.measured}", file=sys.stderr, flush=True)  # each format may take ten minutes
         rows.append(row)
     return rows
 
 
-def sustained_rows(folder: Path, seconds: float = _SHORT_SECONDS) -> list[Row]:
-    with serving(folder) as server:
-        return asyncio.run(_all(server, _Queue(folder), seconds))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.sustained", description=__doc__)
     parser.add_argument("--seconds", type=float, default=_SHORT_SECONDS, help="of writing, for each format")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"some of {', '.join(_LOADS)}; all by default")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        rows = sustained_rows(Path(name) / "data", seconds)
+        rows = sustained_rows(Path(name), given.seconds, given.formats or _LOADS)
     show("Sixteen writers at full speed: versions that wait to be published", rows)
     return 0 if all(row.holds for row in rows) else 1
 

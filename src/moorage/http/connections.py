@@ -84,16 +84,15 @@ class Connection(asyncio.Protocol):
         self._is_ended = False
         self._has_invalid_body = False
         self._is_ignored = False
-
-    @property
-    def address(self) -> str:
-        name = self._transport.get_extra_info("peername")
-        return str(name[0]) if isinstance(name, tuple) else ""
+        self.address = ""
 
     # --- called by the transport ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.address = str(name[0])
         if not self._server.take(self):
             self._refuse(503, "the server has too many connections; retry later")
 

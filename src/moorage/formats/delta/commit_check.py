@@ -60,13 +60,13 @@ class CommitContext(msgspec.Struct, frozen=True, kw_only=True):
 
 def require_fields(proposal: Proposal) -> None:
     """Check a proposal before anything is looked up."""
-    numbers = {
-        "version": proposal.version,
-        "timestamp": proposal.timestamp_ms,
-        "file_size": proposal.file_size,
-        "file_modification_timestamp": proposal.file_modified_ms,
-    }
-    for field, number in numbers.items():
+    numbers = (
+        ("version", proposal.version),
+        ("timestamp", proposal.timestamp_ms),
+        ("file_size", proposal.file_size),
+        ("file_modification_timestamp", proposal.file_modified_ms),
+    )
+    for field, number in numbers:
         if number <= 0:
             raise InvalidInput(f"{field} must be positive, got {number}", field=field)
     require_file_name(proposal.file_name, proposal.version)

@@ -7,7 +7,6 @@ the file. So a writer that lost a race receives the conflict, even if its staged
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from typing import Final
 
 import msgspec
@@ -167,11 +166,17 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
         return Part(done=Done(ids=(table.id,), versions=(proposal.version,)), before=table)
     await _require_unused(ports, table, proposal.file_name)
     require_etag(table, request.etag)
-    async with ports.local.queue(LargeCommitQueue()) if proposal.file_size > _HUGE_COMMIT_BYTES else nullcontext():
-        data = await _read_staged(ports, table, proposal)
-        part = await prepare_bytes(ports, table, request, proposal, data)
-        if len(data) > MAX_ATTACHED_BYTES:
-            await ports.storage.make_durable(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
+    if proposal.file_size <= _HUGE_COMMIT_BYTES:
+        return await _prepare_staged(ports, table, request, proposal)
+    async with ports.local.queue(LargeCommitQueue()):
+        return await _prepare_staged(ports, table, request, proposal)
+
+
+async def _prepare_staged(ports: Ports, table: Securable, request: CommitRequest, proposal: Proposal) -> Part:
+    data = await _read_staged(ports, table, proposal)
+    part = await prepare_bytes(ports, table, request, proposal, data)
+    if len(data) > MAX_ATTACHED_BYTES:
+        await ports.storage.make_durable(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
     return part
 
 
