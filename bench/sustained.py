@@ -126,8 +126,8 @@ def sustained_rows(folder: Path, seconds: float = _SHORT_SECONDS, formats: Itera
         data = folder / name.lower()
         with serving(data) as server:
             row = asyncio.run(_measure(server, data, name, seconds)).row(name)
-        shutil.rmtree(data)
         print(f"{row.what}: {row.measured}", file=sys.stderr, flush=True)  # each format may take ten minutes
+        shutil.rmtree(data)
         rows.append(row)
     return rows
 

@@ -21,6 +21,7 @@ from moorage.usecases.upkeep.convert import convert_due
 from moorage.usecases.upkeep.lifetimes import record_lifetime
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
+from moorage.usecases.upkeep.sweep import sweep_next
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ CHORES = (
     Chore("convert", 0.5, convert_due),
     # Often: with the default interval, a run is enqueued within half a second of the commit that triggers it.
     Chore("start_pipelines", 0.2, start_due_pipelines),
+    # At most a fifth of the time: a long line has many files, and leftovers do no harm.
+    Chore("sweep", 0.1, sweep_next, rests=4.0),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
     Chore("delete_old_accesses", 30.0, delete_old_accesses),

@@ -385,8 +385,10 @@ def encode_body(draft: Draft) -> bytes:
     if count > MAX_CHANGES:
         raise DraftTooLarge(f"a draft has at most {MAX_CHANGES} changes and jobs, this one has {count}: split it")
     body = _body_encoder.encode(EntryBody(changes=draft.changes, jobs=draft.jobs))
-    attached = sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) if draft.attachments else 0
-    if len(body) + attached > MAX_DRAFT_BYTES:
+    size = len(body)
+    for attachment in draft.attachments:
+        size += len(attachment.document or b"") + len(attachment.staged or b"")
+    if size > MAX_DRAFT_BYTES:
         raise DraftTooLarge(f"a draft has at most {MAX_DRAFT_BYTES >> 20} MB: split it")
     return body
 

@@ -292,6 +292,8 @@ class LocalState:
         self.linked: dict[tuple[SecurableId, str], dict[int, Commit]] = {}
         """By table and ref, versions whose staged files this server gave their final names, without waiting for the
         disk. The ledger has their bytes."""
+        self.unswept: dict[tuple[SecurableId, str], int] = {}
+        """By table and ref, the published version of lines that may have leftover files."""
         self.has_lost_writes = False
         """The disk reported a lost write, which it does only once: what a read shows may not be on the disk."""
         self._shared: WeakValueDictionary[QueueKey, Any] = WeakValueDictionary()

@@ -12,8 +12,9 @@ import pytest
 
 from moorage.storage.local import LocalStorage
 from moorage.testing import lance_writer as write
-from moorage.usecases.upkeep.publish import is_sweep_due, publish_due
+from moorage.usecases.upkeep.publish import publish_due
 from moorage.usecases.upkeep.purge import purge_due
+from moorage.usecases.upkeep.sweep import is_sweep_due, sweep_next
 from tests.api.house import House, done
 from tests.api.lance.lake import LanceClient
 
@@ -154,9 +155,10 @@ async def test_staged_manifests_that_can_never_be_versions_are_deleted_after_a_d
         os.utime(file, (day_ago - 60, day_ago - 60))
     os.utime(write.file_of(fresh["manifest_path"]), (day_ago + 60, day_ago + 60))
     await publish_due(house.ports)
-    assert write.file_of(lost["manifest_path"]).exists()
+    assert await sweep_next(house.ports) == 0
     await lake.grow(T, location, 63, 64)
     await publish_due(house.ports)
+    assert [await sweep_next(house.ports) for _ in range(2)] == [1, 0]
     finals = {write.final_name(version) for version in range(1, 65)}
     kept = {write.file_of(each["manifest_path"]).name for each in (fresh, later)}
     assert names_in(location) == finals | kept | {aside.name}

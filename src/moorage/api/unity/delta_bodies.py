@@ -123,13 +123,15 @@ class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _published(self) -> int | None:
-        versions = {self.latest_published_version, self.latest_backfilled_version} - {None}
-        if len(versions) > 1:
+        published, backfilled = self.latest_published_version, self.latest_backfilled_version
+        if published is None or backfilled is None:
+            return backfilled if published is None else published
+        if published != backfilled:
             raise InvalidInput(
                 "latest_published_version and latest_backfilled_version are names of one field and must be equal",
                 field="latest_published_version",
             )
-        return versions.pop() if versions else None
+        return published
 
 
 class GetDeltaCommits(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from moorage.core.errors import MoorageError
 from moorage.core.locations import require_location
 from moorage.core.securables import Securable
 from moorage.formats.lance.manifests import manifest_folder, staged_version_in
+from moorage.storage.port import Listed
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -28,11 +31,11 @@ async def sweep_line(ports: Ports, table: Securable, ref: str, published: int) -
         return 0
     location, folder, swept = require_location(table), manifest_folder(ref), 0
     try:
-        for listed in await ports.storage.list(location, folder):
-            version = staged_version_in(listed.path[len(folder) :])
-            if version is not None and version < published and listed.modified_ms < ports.now_ms() - _MIN_AGE_MS:
-                await ports.storage.delete(location, listed.path)
-                swept += 1
+        found = await ports.storage.list(location, folder)
+        # On a thread: a long line has tens of thousands of files.
+        for path in await asyncio.to_thread(_leftovers, found, folder, published, ports.now_ms() - _MIN_AGE_MS):
+            await ports.storage.delete(location, path)
+            swept += 1
     except MoorageError as error:  # a later sweep deletes them
         log.warning(
             "staged manifests could not be deleted: %s",
@@ -40,3 +43,9 @@ async def sweep_line(ports: Ports, table: Securable, ref: str, published: int) -
             extra={"fields": {"table": table.id, "ref": ref}},
         )
     return swept
+
+
+def _leftovers(found: Iterable[Listed], folder: str, published: int, before_ms: int) -> list[str]:
+    paths = [each.path for each in found if each.modified_ms < before_ms]
+    versions = [staged_version_in(path.removeprefix(folder)) for path in paths]
+    return [path for path, version in zip(paths, versions, strict=True) if version is not None and version < published]

@@ -21,6 +21,7 @@ from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
 from moorage.storage.port import NewObject, Placed
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep.sweep import is_sweep_due
 
 _BEYOND_ALL_VERSIONS = 2**62
 _BATCH_SIZE = 32
@@ -30,7 +31,6 @@ _FULL_BATCH_BYTES = 8 * 1024 * 1024
 sync, and notes a transaction."""
 _ANY_AGE_MS = -24 * 60 * 60 * 1000
 """Negative, to include versions of a server with a clock that is ahead."""
-_MIN_SWEEP_INTERVAL = 64
 _MIN_TOGETHER = 8
 """Fewer files are synced one by one: syncing the file system also waits for what other processes wrote to it."""
 _MAX_LINKED = 10_000
@@ -93,7 +93,7 @@ async def _finish_linked(ports: Ports, line: tuple[SecurableId, str], versions: 
     if last > before:
         await ports.ledger.record_published(*line, last)
         if is_sweep_due(before, last):
-            await _sweep(ports, versions[last], last)
+            ports.local.unswept[line] = last
     _forget_linked(ports, line, last)
 
 
@@ -228,20 +228,8 @@ async def _publish_line(
         ports.alarms.report(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
     if published and is_sweep_due(published[0] - 1, published[-1]):
-        await _sweep(ports, staged, published[-1])
+        ports.local.unswept[staged.table, staged.ref] = published[-1]
     return done, False
-
-
-def is_sweep_due(before: int, version: int) -> bool:
-    """Whether a line is swept when it reaches a version. Longer lines are swept less often, to bound the cost."""
-    step = max(_MIN_SWEEP_INTERVAL, 1 << version.bit_length() >> 3)
-    return before // step < version // step
-
-
-async def _sweep(ports: Ports, staged: Staged | Commit, published: int) -> None:
-    chain = (await ports.ledger.lineage(staged.table)).chain
-    if chain:
-        await ports.formats.of(chain[-1]).sweep(ports, chain[-1], staged.ref, published)
 
 
 async def _restore_metadata_file(ports: Ports, staged: Staged) -> bool:
