@@ -156,6 +156,7 @@ async def test_staged_manifests_that_can_never_be_versions_are_deleted_after_a_d
     os.utime(write.file_of(fresh["manifest_path"]), (day_ago + 60, day_ago + 60))
     await publish_due(house.ports)
     assert await sweep_next(house.ports) == 0
+    assert write.file_of(lost["manifest_path"]).exists()
     await lake.grow(T, location, 63, 64)
     await publish_due(house.ports)
     assert [await sweep_next(house.ports) for _ in range(2)] == [1, 0]

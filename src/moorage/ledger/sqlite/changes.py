@@ -44,14 +44,14 @@ _encode_into = msgspec.json.Encoder().encode_into
 
 
 def blob(value: Any) -> bytearray:
-    """Encode a value for storage. As a bytearray: for bytes, sqlite3 looks for an adapter, which doubles the time."""
+    """Encode a value for storage. Not as bytes: for those sqlite3 looks for an adapter, which doubles the time."""
     stored = bytearray()
     _encode_into(value, stored)
     return stored
 
 
-def _staged_by_version(attachments: tuple[Attachment, ...]) -> dict[tuple[SecurableId, str, int], bytearray]:
-    return {(a.table, a.ref, a.version): bytearray(a.staged) for a in attachments if a.staged is not None}
+def _staged_by_version(attachments: tuple[Attachment, ...]) -> dict[tuple[SecurableId, str, int], bytes]:
+    return {(a.table, a.ref, a.version): a.staged for a in attachments if a.staged is not None}
 
 
 class Changes:
@@ -59,7 +59,7 @@ class Changes:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._run = db.cursor().execute  # one cursor for all statements: none of them returns rows
-        self._staged: dict[tuple[SecurableId, str, int], bytearray] = {}
+        self._staged: dict[tuple[SecurableId, str, int], bytes] = {}
         """Staged bytes of the current draft. One insert costs half of an insert and a later update with the bytes."""
         self._handlers: dict[type[Any], Callable[[Any, int, int, str], None]] = {
             Create: self._create,
@@ -92,11 +92,11 @@ class Changes:
     def _attach(self, attachment: Attachment, at_ms: int) -> None:
         key = (attachment.table, attachment.ref, attachment.version)
         if attachment.document is not None:
-            self._store_document(key, bytearray(attachment.document))
+            self._store_document(key, attachment.document)
         if attachment.unsynced:
             self._run("insert or ignore into staged (table_id, ref, version, at_ms) values (?, ?, ?, ?)", (*key, at_ms))
 
-    def _store_document(self, key: tuple[SecurableId, str, int], document: bytearray) -> None:
+    def _store_document(self, key: tuple[SecurableId, str, int], document: bytes) -> None:
         """Store a document. Overwriting the oldest row, if only that one expires, touches a third fewer pages."""
         insert = "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)"
         if key[2] < 2:  # no older document can exist

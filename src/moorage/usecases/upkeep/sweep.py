@@ -23,8 +23,8 @@ async def sweep_next(ports: Ports) -> int:
     unswept = ports.local.unswept
     if not unswept:
         return 0
-    line = next(iter(unswept))
-    published, (id, ref) = unswept.pop(line), line
+    (id, ref), published = next(iter(unswept.items()))
+    del unswept[id, ref]
     chain = (await ports.ledger.lineage(id)).chain
     if chain:
         await ports.formats.of(chain[-1]).sweep(ports, chain[-1], ref, published)
